@@ -1,0 +1,48 @@
+"""headwise: why does this attention head attend here?
+
+The public names are imported when they are first used, so that ``import headwise`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headwise.errors import HeadwiseError as HeadwiseError
+    from headwise.model.check import load as load
+    from headwise.model.core import Model as Model
+    from headwise.model.edits import AddVectors as AddVectors
+    from headwise.model.edits import RemoveWithin as RemoveWithin
+    from headwise.model.edits import SetVectors as SetVectors
+    from headwise.model.edits import SwapWithin as SwapWithin
+    from headwise.types import Component as Component
+    from headwise.types import Head as Head
+    from headwise.types import Subspace as Subspace
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "load": "headwise.model.check",
+    "Model": "headwise.model.core",
+    "AddVectors": "headwise.model.edits",
+    "RemoveWithin": "headwise.model.edits",
+    "SetVectors": "headwise.model.edits",
+    "SwapWithin": "headwise.model.edits",
+    "Component": "headwise.types",
+    "Head": "headwise.types",
+    "Subspace": "headwise.types",
+    "HeadwiseError": "headwise.errors",
+}
+
+__all__ = sorted(["__version__", *_HOMES])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headwise' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,165 @@
+"""The parts of one loaded model, read through its family's row: norms and per-head projection weights.
+
+All weights are views of the model's own parameters wherever the layout allows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import HeadwiseError
+from headwise.model.families import Family
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """LayerNorm or RMSNorm with its per-token scale made explicit, so that it can be frozen.
+
+    A norm is x ↦ gain · centre(x) · s(x) + shift with one scalar s per token; with s frozen it is linear up to the
+    shift, and so splits over the parts of x.
+    """
+
+    centred: bool
+    gain: Tensor
+    shift: Tensor | None
+    eps: float
+
+    def scale(self, x: Tensor) -> Tensor:
+        """The scalar each token is multiplied by: [..., d] -> [..., 1]."""
+        if self.centred:
+            return torch.rsqrt(x.var(-1, keepdim=True, correction=0) + self.eps)
+        return torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+
+    def linear(self, part: Tensor, scale: Tensor) -> Tensor:
+        """What the norm makes of one part of the stream when the token's scale is frozen (no shift)."""
+        if self.centred:
+            part = part - part.mean(-1, keepdim=True)
+        return part * scale * self.gain.to(part.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A linear map into per-head space: weight [heads, d_head, d_model], bias [heads, d_head] or None."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputProjection:
+    """A linear map out of per-head space: weight [heads, d_model, d_head], bias [d_model] or None."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+class Anatomy:
+    """Names every part of a model in the family's terms."""
+
+    def __init__(self, hf: Any, family: Family) -> None:
+        self.family = family
+        config = hf.config.get_text_config()
+        self.config = config
+        self.trunk: nn.Module = _follow(hf, family.trunk)
+        self.layers: list[nn.Module] = list(_follow(self.trunk, family.layers))[: config.num_hidden_layers]
+        self.attention: list[Any] = [_follow(layer, family.attention) for layer in self.layers]
+        self.n_layers = len(self.layers)
+        self.n_heads: int = config.num_attention_heads
+        self.n_kv_heads: int = getattr(config, "num_key_value_heads", None) or self.n_heads
+        self.d_model: int = config.hidden_size
+        self.d_head: int = getattr(config, "head_dim", None) or self.d_model // self.n_heads
+        self.unembedding: nn.Module = hf.get_output_embeddings()
+        self.final_softcap: float | None = getattr(config, "final_logit_softcapping", None)
+        self.context: int | None = getattr(config, "max_position_embeddings", None)
+
+    @property
+    def group(self) -> int:
+        """How many query heads share one key head."""
+        return self.n_heads // self.n_kv_heads
+
+    def attention_norm(self, layer: int) -> Norm | None:
+        return self._norm(self.layers[layer], self.family.attention_norm)
+
+    def attention_post_norm(self, layer: int) -> Norm | None:
+        return self._norm(self.layers[layer], self.family.attention_post_norm)
+
+    def query_norm(self, layer: int) -> Norm | None:
+        return self._norm(self.attention[layer], "q_norm" if self.family.qk_norm != "none" else None)
+
+    def key_norm(self, layer: int) -> Norm | None:
+        return self._norm(self.attention[layer], "k_norm" if self.family.qk_norm != "none" else None)
+
+    def final_norm(self) -> Norm | None:
+        return self._norm(self.trunk, self.family.final_norm)
+
+    def mlp_output(self, layer: int) -> nn.Module:
+        return _follow(self.layers[layer], self.family.mlp_output)
+
+    def query(self, layer: int) -> Projection:
+        projection = self._project(layer, 0)
+        if not self.family.query_premultiplied:
+            return projection
+        factor = self.d_head**-0.5
+        bias = None if projection.bias is None else projection.bias * factor
+        return Projection(projection.weight * factor, bias)
+
+    def key(self, layer: int) -> Projection:
+        return self._project(layer, 1)
+
+    def value(self, layer: int) -> Projection:
+        return self._project(layer, 2)
+
+    def output(self, layer: int) -> OutputProjection:
+        module = _follow(self.attention[layer], self.family.output)
+        # Conv1D stores [in, out], Linear [out, in]
+        weight = module.weight if self.family.projections == "conv1d_thirds" else module.weight.T
+        by_head = weight.view(self.n_heads, self.d_head, self.d_model).mT
+        return OutputProjection(by_head, getattr(module, "bias", None))
+
+    def _project(self, layer: int, which: int) -> Projection:
+        """Query (0), key (1) or value (2) weights of a layer, [heads, d_head, d_model]."""
+        attention, names = self.attention[layer], self.family.projection_names
+        heads = self.n_heads if which == 0 else self.n_kv_heads
+        module = _follow(attention, names[which if len(names) == 3 else 0])
+        weight, bias = module.weight, getattr(module, "bias", None)
+        match self.family.projections:
+            case "separate":
+                pass
+            case "conv1d_thirds":
+                weight = weight.T[which * self.d_model : (which + 1) * self.d_model]
+                bias = bias[which * self.d_model : (which + 1) * self.d_model]
+            case "interleaved_by_head":
+                weight = weight.view(self.n_heads, 3, self.d_head, self.d_model)[:, which]
+                bias = None if bias is None else bias.view(self.n_heads, 3, self.d_head)[:, which]
+            case "stacked":
+                queries, keys = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
+                start = (0, queries, queries + keys)[which]
+                rows = slice(start, start + heads * self.d_head)
+                weight, bias = weight[rows], None if bias is None else bias[rows]
+        shaped = weight.reshape(heads, self.d_head, self.d_model)
+        return Projection(shaped, None if bias is None else bias.reshape(heads, self.d_head))
+
+    def _norm(self, holder: nn.Module, path: str | None) -> Norm | None:
+        if path is None:
+            return None
+        module: Any = getattr(holder, path)
+        if module is None:
+            return None
+        if isinstance(module, nn.LayerNorm):
+            width = module.normalized_shape[-1]
+            gain = module.weight if module.weight is not None else torch.ones(width)
+            return Norm(True, gain, module.bias, module.eps)
+        eps = getattr(module, "variance_epsilon", None)
+        eps = getattr(module, "eps", None) if eps is None else eps
+        if eps is None:
+            raise HeadwiseError(f"{type(module).__name__} is not a norm that headwise knows")
+        return Norm(False, module.weight + self.family.gain_offset, None, eps)
+
+
+def _follow(start: Any, path: str) -> Any:
+    return reduce(getattr, path.split("."), start)

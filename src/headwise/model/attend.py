@@ -1,0 +1,117 @@
+"""Attention as the model computes it, on the queries and keys it hands over, with its own scale, cap and mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionCall:
+    """What one layer hands to its attention function.
+
+    ``query`` is [prompts, heads, columns, d_head] after QK-norm and RoPE, ``key`` and ``value`` have the key heads
+    (or all query heads, once a single head's key has been edited); ``mask`` is True where a key is visible,
+    [prompts, 1, columns, columns], or None for plain causal attention.
+    """
+
+    module: Any
+    layer: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    scale: float
+    cap: float | None
+
+    @property
+    def group(self) -> int:
+        return self.query.shape[1] // self.key.shape[1]
+
+    def key_of(self, head: int) -> Tensor:
+        """Keys a query head multiplies with: [prompts, columns, d_head]."""
+        return self.key[:, head // self.group]
+
+    def with_own_keys(self) -> AttentionCall:
+        """The same call with one copy of keys and values for every query head, so that one can be edited alone."""
+        if self.group == 1:
+            return replace(self, key=self.key.clone())
+        expand = self.group
+        return replace(
+            self,
+            key=self.key.repeat_interleave(expand, dim=1),
+            value=self.value.repeat_interleave(expand, dim=1),
+        )
+
+    def visible(self, rows: Tensor) -> Tensor:
+        """Which columns the given query columns [prompts, n] may read: [prompts, n, columns]."""
+        if self.mask is None:
+            columns = torch.arange(self.key.shape[2], device=rows.device)
+            return columns <= rows[..., None]
+        index = rows[..., None].expand(-1, -1, self.mask.shape[-1])
+        return self.mask[:, 0].expand(rows.shape[0], -1, -1).gather(1, index)
+
+
+def raw_scores(query: Tensor, key: Tensor, scale: float, cap: float | None) -> Tensor:
+    """Scaled and soft-capped logits [..., n, columns] before the mask, in at least float32."""
+    if query.dtype in (torch.float16, torch.bfloat16):
+        query, key = query.float(), key.float()
+    scores = query @ key.mT * scale
+    return scores if cap is None else cap * torch.tanh(scores / cap)
+
+
+def attend(call: AttentionCall) -> Tensor:
+    """The layer's attention output [prompts, columns, heads, d_head], by SDPA wherever the model allows it."""
+    if call.cap is None:
+        grouped = call.group > 1
+        output, _ = sdpa_attention_forward(
+            call.module if grouped or not hasattr(call.module, "num_key_value_groups") else _Ungrouped,
+            call.query,
+            call.key,
+            call.value,
+            call.mask,
+            scaling=call.scale,
+            is_causal=True,
+        )
+        return output
+    return _capped_attention(call)
+
+
+class _Ungrouped:
+    """Stands in for the module when every query head already has its own keys."""
+
+    num_key_value_groups = 1
+    is_causal = True
+
+
+def _capped_attention(call: AttentionCall) -> Tensor:
+    # SDPA has no soft-cap. The arithmetic (float32 softmax included) is that of transformers' eager attention,
+    # so that an instrumented pass gives the model's own numbers.
+    group = call.group
+    key = call.key.repeat_interleave(group, dim=1) if group > 1 else call.key
+    value = call.value.repeat_interleave(group, dim=1) if group > 1 else call.value
+    assert call.cap is not None
+    scores = torch.matmul(call.query, key.mT) * call.scale
+    scores = torch.tanh(scores / call.cap) * call.cap
+    if call.mask is None:
+        length = scores.shape[-1]
+        visible = torch.ones(length, length, dtype=torch.bool, device=scores.device).tril()
+    else:
+        visible = call.mask
+    scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    pattern = torch.softmax(scores, dim=-1, dtype=_softmax_dtype(scores)).to(call.query.dtype)
+    return torch.matmul(pattern, value).transpose(1, 2).contiguous()
+
+
+def _softmax_dtype(scores: Tensor) -> torch.dtype:
+    return torch.float64 if scores.dtype == torch.float64 else torch.float32
+
+
+def pattern_rows(scores: Tensor, visible: Tensor) -> Tensor:
+    """Softmax over visible columns; a row that sees nothing (a pad) is all zero."""
+    masked = scores.masked_fill(~visible, float("-inf"))
+    return torch.softmax(masked, dim=-1).nan_to_num(0.0)

@@ -1,0 +1,159 @@
+"""Prompts as token ids: tokenising, padding, and positions that always count from the prompt's own first token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from headwise.errors import HeadwiseError
+
+Prompt = str | Sequence[int]
+Positions = None | int | Sequence[int] | Sequence[Sequence[int]]
+Padding = Literal["right", "left"]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Prompts of different lengths as one padded tensor.
+
+    ``ids`` is [prompts, columns]; prompt i occupies columns ``starts[i]`` to ``starts[i] + lengths[i] - 1``.
+    Everything outside this module speaks of *positions* inside a prompt; only columns know about padding.
+    """
+
+    ids: Tensor
+    starts: Tensor
+    lengths: Tensor
+
+    @classmethod
+    def of(cls, token_ids: Sequence[Sequence[int]], padding: Padding = "right") -> Batch:
+        if padding not in ("right", "left"):
+            raise HeadwiseError(f"padding {padding!r} is not a side: write 'right' or 'left'")
+        lengths = torch.tensor([len(ids) for ids in token_ids])
+        columns = int(lengths.max())
+        # A pad repeats the prompt's own last token: no tokenizer needs a pad token, and no model mistakes it for one.
+        rows = []
+        for ids in token_ids:
+            pad = [ids[-1]] * (columns - len(ids))
+            rows.append([*ids, *pad] if padding == "right" else [*pad, *ids])
+        starts = torch.zeros_like(lengths) if padding == "right" else columns - lengths
+        return cls(torch.tensor(rows), starts, lengths)
+
+    def __len__(self) -> int:
+        return self.ids.shape[0]
+
+    @property
+    def is_left_padded(self) -> bool:
+        return bool((self.starts > 0).any())
+
+    def model_inputs(self, device: torch.device | str) -> dict[str, Tensor | None]:
+        """Arguments of the forward pass.
+
+        A pad to the right of a causal prompt can be nobody's key, so right padding needs no mask and keeps the
+        fastest attention kernel; left padding needs a mask and explicit position ids.
+        """
+        ids = self.ids.to(device)
+        if not self.is_left_padded:
+            return {"input_ids": ids, "attention_mask": None, "position_ids": None}
+        columns = torch.arange(ids.shape[1])
+        mask = columns >= self.starts[:, None]
+        position_ids = (columns - self.starts[:, None]).clamp(min=0)
+        return {
+            "input_ids": ids,
+            "attention_mask": mask.long().to(device),
+            "position_ids": position_ids.to(device),
+        }
+
+    def columns_of(self, positions: Tensor) -> Tensor:
+        """Columns of positions [prompts, n]; absent positions (−1) map to the prompt's first column."""
+        return positions.clamp(min=0) + self.starts[:, None]
+
+
+def encode(tokenizer: Any, prompts: Prompt | Sequence[Prompt], context: int | None = None) -> list[list[int]]:
+    """Token ids of one prompt or of several; a prompt may be text or token ids already."""
+    if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int)):
+        prompts = [prompts]  # pyright: ignore[reportAssignmentType]
+    encoded: list[list[int]] = []
+    for number, prompt in enumerate(prompts):
+        if isinstance(prompt, str):
+            if tokenizer is None:
+                raise HeadwiseError("this model has no tokenizer: give prompts as token ids")
+            ids = list(tokenizer(prompt).input_ids) if prompt else []
+        else:
+            ids = [int(token) for token in prompt]  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType, reportOptionalIterable]
+        if not ids:
+            raise HeadwiseError(f"prompt {number} is empty: give it at least one token")
+        if context is not None and len(ids) > context:
+            raise HeadwiseError(
+                f"prompt {number} has {len(ids)} tokens but the model's context is {context}: shorten it"
+            )
+        encoded.append(ids)
+    if not encoded:
+        raise HeadwiseError("no prompts were given")
+    return encoded
+
+
+def resolve_positions(positions: Positions, lengths: Sequence[int], what: str) -> list[list[int]]:
+    """Positions asked for, as non-negative positions per prompt.
+
+    ``None`` means all; one int or a flat list applies to every prompt (negative counts from each prompt's end);
+    a list of lists gives each prompt its own.
+
+    >>> resolve_positions(-1, [3, 5], "query"), resolve_positions([[0], [1, -1]], [3, 5], "key")
+    ([[2], [4]], [[0], [1, 4]])
+    >>> resolve_positions(4, [3], "query")
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: query position 4 is outside prompt 0, which has 3 tokens (0 to 2, or -3 to -1)
+    """
+    if positions is None:
+        return [list(range(length)) for length in lengths]
+    if isinstance(positions, int):
+        positions = [positions]
+    wanted = list(positions)
+    per_prompt = bool(wanted) and not isinstance(wanted[0], int)
+    if per_prompt and len(wanted) != len(lengths):
+        raise HeadwiseError(f"{len(wanted)} lists of {what} positions were given for {len(lengths)} prompts")
+    resolved = []
+    for number, length in enumerate(lengths):
+        row: list[int] = []
+        for position in wanted[number] if per_prompt else wanted:  # pyright: ignore[reportGeneralTypeIssues]
+            if not -length <= position < length:  # pyright: ignore[reportOperatorIssue]
+                raise HeadwiseError(
+                    f"{what} position {position} is outside prompt {number}, which has {length} tokens "
+                    f"(0 to {length - 1}, or {-length} to -1)"
+                )
+            row.append(int(position) % length)  # pyright: ignore[reportArgumentType]
+        resolved.append(row)
+    return resolved
+
+
+def pad_positions(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Ragged positions as one tensor [prompts, n], absent ones marked −1.
+
+    >>> pad_positions([[2], [1, 4]]).tolist()
+    [[2, -1], [1, 4]]
+    """
+    width = max((len(row) for row in rows), default=0)
+    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], dtype=torch.long).reshape(len(rows), width)
+
+
+def by_length(token_ids: Sequence[Sequence[int]], batch_size: int, max_tokens: int) -> Iterator[list[int]]:
+    """Indices of prompts in batches of similar length, so that little is spent on padding.
+
+    >>> list(by_length([[1] * 9, [1], [1] * 8, [1, 2]], batch_size=2, max_tokens=100))
+    [[1, 3], [2, 0]]
+    """
+    order = sorted(range(len(token_ids)), key=lambda i: len(token_ids[i]))
+    batch: list[int] = []
+    for index in order:
+        columns = len(token_ids[index])
+        if batch and (len(batch) == batch_size or (len(batch) + 1) * columns > max_tokens):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

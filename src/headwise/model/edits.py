@@ -1,0 +1,200 @@
+"""Edits of one query head's queries or keys, as the head multiplies them (after RoPE and QK-norm).
+
+An edit is a pure function of one prompt's vectors [positions, d_head]. Several edits of the same vectors act in the
+order in which they are given. Under grouped-query attention an edit of a key changes it for the named query head
+only; the neighbours that share the key keep theirs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from headwise.errors import HeadwiseError
+from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
+from headwise.model.batch import Batch, resolve_positions
+from headwise.types import Head, Side, Subspace
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Edit(ABC):
+    """What every edit says: which head, which side, in which prompt of the batch (None: all of them).
+
+    ``seen_by`` limits an edit of keys to some query positions: every other row of the head still reads the
+    unedited keys, so that one cell of the pattern can be tested without touching the rest of the head.
+    """
+
+    head: Head
+    side: Side = "key"
+    prompt: int | None = None
+    seen_by: int | Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.side not in ("query", "key"):
+            raise HeadwiseError(f"side {self.side!r} is not a side: write 'query' or 'key'")
+        if self.side == "query" and self.seen_by is not None:
+            raise HeadwiseError("seen_by limits edits of keys; a query is its own row already")
+        object.__setattr__(self, "head", Head.parse(self.head))
+
+    @abstractmethod
+    def apply(self, vectors: Tensor) -> Tensor:
+        """The edited vectors, from one prompt's vectors [positions, d_head]."""
+
+    def _at(self, positions: int | Sequence[int], vectors: Tensor) -> list[int]:
+        return resolve_positions(positions, [vectors.shape[0]], f"{self.head} {self.side}")[0]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SetVectors(Edit):
+    """Replace the vectors at ``positions`` by ``value`` ([d_head] or [positions, d_head])."""
+
+    positions: int | Sequence[int]
+    value: Tensor
+
+    def apply(self, vectors: Tensor) -> Tensor:
+        edited = vectors.clone()
+        edited[self._at(self.positions, vectors)] = _fit(self.value, vectors)
+        return edited
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AddVectors(Edit):
+    """Add ``value`` ([d_head] or [positions, d_head]) to the vectors at ``positions``."""
+
+    positions: int | Sequence[int]
+    value: Tensor
+
+    def apply(self, vectors: Tensor) -> Tensor:
+        edited = vectors.clone()
+        edited[self._at(self.positions, vectors)] += _fit(self.value, vectors)
+        return edited
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SwapWithin(Edit):
+    """Exchange what two positions hold inside a subspace (all of it where ``subspace`` is None).
+
+    ``dose`` 1 is the whole swap, 0 none, 0.5 leaves both with the mean.
+    """
+
+    first: int
+    second: int
+    subspace: Subspace | None = None
+    dose: float = 1.0
+
+    def apply(self, vectors: Tensor) -> Tensor:
+        first, second = self._at([self.first, self.second], vectors)
+        difference = vectors[second] - vectors[first]
+        if self.subspace is not None:
+            difference = _check_width(self.subspace, vectors).project(difference)
+        edited = vectors.clone()
+        edited[first] += self.dose * difference
+        edited[second] -= self.dose * difference
+        return edited
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RemoveWithin(Edit):
+    """Remove what the vectors at ``positions`` (None: all) hold inside a subspace."""
+
+    subspace: Subspace
+    positions: int | Sequence[int] | None = None
+
+    def apply(self, vectors: Tensor) -> Tensor:
+        at = list(range(vectors.shape[0])) if self.positions is None else self._at(self.positions, vectors)
+        edited = vectors.clone()
+        edited[at] -= _check_width(self.subspace, vectors).project(vectors[at])
+        return edited
+
+
+def _fit(value: Tensor, vectors: Tensor) -> Tensor:
+    if value.shape[-1] != vectors.shape[-1]:
+        raise HeadwiseError(f"the vector has {value.shape[-1]} dimensions but the head has {vectors.shape[-1]}")
+    return value.to(device=vectors.device, dtype=vectors.dtype)
+
+
+def _check_width(subspace: Subspace, vectors: Tensor) -> Subspace:
+    if subspace.d_head != vectors.shape[-1]:
+        raise HeadwiseError(f"{subspace} does not fit a head of {vectors.shape[-1]} dimensions")
+    return subspace
+
+
+class Editor:
+    """Applies many edits, over layers, heads and prompts, in one forward pass."""
+
+    def __init__(self, edits: Sequence[Edit], batch: Batch) -> None:
+        self.batch = batch
+        self.by_layer: dict[int, list[Edit]] = {}
+        for edit in edits:
+            self.by_layer.setdefault(edit.head.layer, []).append(edit)
+        # keys that only some rows of a head see: layer -> (prompt, head, row) -> keys of the prompt
+        self._private: dict[int, dict[tuple[int, int, int], Tensor]] = {}
+
+    def edit(self, call: AttentionCall) -> AttentionCall:
+        """Edit a layer's queries and keys before anybody reads them."""
+        edits = self.by_layer.get(call.layer)
+        if not edits:
+            return call
+        if any(edit.side == "query" for edit in edits):
+            call = replace(call, query=call.query.clone())
+        if any(edit.side == "key" and edit.seen_by is None for edit in edits):
+            call = call.with_own_keys()
+        private = self._private[call.layer] = {}
+        for edit in edits:
+            prompts = range(len(self.batch)) if edit.prompt is None else (edit.prompt,)
+            for prompt in prompts:
+                span = self._span(prompt)
+                if edit.side == "query":
+                    call.query[prompt, edit.head.index, span] = edit.apply(call.query[prompt, edit.head.index, span])
+                elif edit.seen_by is None:
+                    call.key[prompt, edit.head.index, span] = edit.apply(call.key[prompt, edit.head.index, span])
+                    _edit_private(private, prompt, edit)
+                else:
+                    length = int(self.batch.lengths[prompt])
+                    for row in resolve_positions(edit.seen_by, [length], f"{edit.head} query")[0]:
+                        place = (prompt, edit.head.index, row)
+                        seen = private.get(place, call.key_of(edit.head.index)[prompt, span])
+                        private[place] = edit.apply(seen)
+        return call
+
+    def override_rows(self, call: AttentionCall, heads: Sequence[int], rows: Tensor, scores: Tensor) -> None:
+        """Put the scores of rows with private keys into ``scores`` [prompts, heads, rows, columns]."""
+        for (prompt, head, row), keys in self._private.get(call.layer, {}).items():
+            if head not in heads:
+                continue
+            column = row + int(self.batch.starts[prompt])
+            for place in (rows[prompt] == column).nonzero().flatten().tolist():
+                query = call.query[prompt, head, column]
+                line = raw_scores(query[None], keys, call.scale, call.cap)[0].to(scores.dtype)
+                scores[prompt, heads.index(head), place, self._span(prompt)] = line
+
+    def finish(self, call: AttentionCall, output: Tensor) -> Tensor:
+        """Replace the outputs of rows that read private keys."""
+        private = self._private.pop(call.layer, None)
+        if not private:
+            return output
+        output = output.clone()
+        for (prompt, head, row), keys in private.items():
+            span, column = self._span(prompt), row + int(self.batch.starts[prompt])
+            rows = torch.tensor([[column]], device=output.device)
+            one = replace(call, mask=None if call.mask is None else call.mask[prompt : prompt + 1])
+            visible = one.visible(rows)[0, :, span]
+            scores = raw_scores(call.query[prompt, head, column][None], keys, call.scale, call.cap)
+            value = call.value[prompt, head // (call.query.shape[1] // call.value.shape[1]), span]
+            output[prompt, column, head] = (pattern_rows(scores, visible).to(value.dtype) @ value)[0]
+        return output
+
+    def _span(self, prompt: int) -> slice:
+        start = int(self.batch.starts[prompt])
+        return slice(start, start + int(self.batch.lengths[prompt]))
+
+
+def _edit_private(private: dict[tuple[int, int, int], Tensor], prompt: int, edit: Edit) -> None:
+    """An edit of keys that every row sees also acts on the private copies made before it."""
+    for place, keys in private.items():
+        if place[:2] == (prompt, edit.head.index):
+            private[place] = edit.apply(keys)

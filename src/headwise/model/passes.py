@@ -1,0 +1,124 @@
+"""One instrumented forward pass: every layer's attention call is seen, may be edited, and nothing stays behind.
+
+transformers dispatches attention by a name in the model's config. A pass registers a private name for the
+attention function *and* for the mask function (without the second the model would silently be bidirectional),
+points the config at it, and takes all of it back in ``finally``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.modeling_utils import AttentionInterface
+
+from headwise.errors import HeadwiseError
+from headwise.model.attend import AttentionCall, attend
+from headwise.model.batch import Batch
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+_names = itertools.count()
+_registry_lock = threading.Lock()
+
+
+class _Enough(Exception):  # noqa: N818 - not an error: the pass has seen all it needs
+    """Ends a forward pass after the last layer that is needed."""
+
+
+@dataclass
+class Instruments:
+    """What a pass does at each layer. All are optional; an untouched set gives the model's own forward pass."""
+
+    edit: Callable[[AttentionCall], AttentionCall] | None = None
+    observe: Callable[[AttentionCall], None] | None = None
+    finish: Callable[[AttentionCall, Tensor], Tensor] | None = None
+    """Sees, and may change, a layer's attention output [prompts, columns, heads, d_head]."""
+    stop_at: int | None = None
+    """The last layer whose attention call is needed: its output and everything after it is not computed."""
+    before: list[tuple[nn.Module, Callable[..., None]]] = field(default_factory=list)
+    """Module, function of (module, args, kwargs) called before it runs."""
+    after: list[tuple[nn.Module, Callable[..., None]]] = field(default_factory=list)
+    """Module, function of (module, args, output) called after it ran."""
+
+
+def forward(
+    model: Model, batch: Batch, instruments: Instruments, logits_at: Tensor | None = None
+) -> Tensor | None:
+    """Run one pass; returns logits [prompts, n, vocabulary] at positions ``logits_at`` [prompts, n], if given."""
+    inputs = batch.model_inputs(model.device)
+    with torch.no_grad(), _instrumented(model, instruments):
+        try:
+            if logits_at is None:
+                model.anatomy.trunk(**inputs, use_cache=False)
+                return None
+            columns = batch.columns_of(logits_at)
+            kept, place = columns.unique(return_inverse=True)
+            output = model.hf(**inputs, use_cache=False, logits_to_keep=kept.to(model.device))
+        except _Enough:
+            return None
+    index = place.to(output.logits.device)[..., None].expand(-1, -1, output.logits.shape[-1])
+    return output.logits.gather(1, index).to(model.result_device)
+
+
+@contextmanager
+def _instrumented(model: Model, instruments: Instruments) -> Iterator[None]:
+    name = f"headwise-{next(_names)}"
+    thread = threading.get_ident()
+
+    def function(
+        module: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        scaling: float | None = None,
+        softcap: float | None = None,
+        **_: Any,
+    ) -> tuple[Tensor, None]:
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        call = AttentionCall(module, module.layer_idx, query, key, value, attention_mask, scale, softcap)
+        if threading.get_ident() != thread:
+            # Somebody calls the bare model from another thread meanwhile: give them the model's own attention.
+            return attend(call), None
+        if instruments.edit is not None:
+            call = instruments.edit(call)
+        if instruments.observe is not None:
+            instruments.observe(call)
+        if instruments.stop_at is not None and call.layer >= instruments.stop_at:
+            raise _Enough
+        output = attend(call)
+        if instruments.finish is not None:
+            output = instruments.finish(call, output)
+        return output, None
+
+    # Passes on one model take turns: its config says which attention function runs. Other models are free to run.
+    with model.lock, ExitStack() as undo:
+        if model.hf.training:
+            raise HeadwiseError("the model is in training mode: call model.hf.eval() first")
+        with _registry_lock:
+            AttentionInterface.register(name, function)
+            AttentionMaskInterface.register(name, sdpa_mask)
+        undo.callback(_unregister, name)
+        config = model.anatomy.config
+        undo.callback(setattr, config, "_attn_implementation", config._attn_implementation)
+        config._attn_implementation = name
+        for module, hook in instruments.before:
+            undo.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
+        for module, hook in instruments.after:
+            undo.callback(module.register_forward_hook(hook).remove)
+        yield
+
+
+def _unregister(name: str) -> None:
+    with _registry_lock:
+        AttentionInterface._global_mapping.pop(name, None)
+        AttentionMaskInterface._global_mapping.pop(name, None)
