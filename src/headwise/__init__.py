@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headwise.errors import HeadwiseError as HeadwiseError
-    from headwise.model.check import load as load
+    from headwise.model.load import load as load
     from headwise.model.core import Model as Model
     from headwise.model.edits import AddVectors as AddVectors
     from headwise.model.edits import RemoveWithin as RemoveWithin
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "load": "headwise.model.check",
+    "load": "headwise.model.load",
     "Model": "headwise.model.core",
     "AddVectors": "headwise.model.edits",
     "RemoveWithin": "headwise.model.edits",

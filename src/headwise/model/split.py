@@ -137,11 +137,13 @@ class Stream:
             return self.final
         raise HeadwiseError(f"the stream was captured before layers 0 to {len(self.layers) - 1}, not before {layer}")
 
+    @torch.no_grad()
     def pattern(self, layer: int, position: int, prompt: int = 0) -> Tensor:
         """Attention of every head of a layer from one position: [heads, positions of the prompt]."""
         column, span = self._column(position, prompt), self._span(prompt)
         return self._pattern_row(layer, prompt, column)[:, span]
 
+    @torch.no_grad()
     def writes(self, layer: int, position: int, prompt: int = 0) -> Parts:
         """Who wrote the stream before ``layer`` at a position: parts in residual space, summing to the stream."""
         column = self._column(position, prompt)
@@ -159,6 +161,7 @@ class Stream:
             vectors.append(self._mlp(below)[prompt, column][None])
         return Parts(tuple(components), torch.cat(vectors), self.before(layer)[prompt, column])
 
+    @torch.no_grad()
     def shares(self, head: Head | str, side: Side, position: int, prompt: int = 0) -> Parts:
         """Who made a head's query or key at a position: parts in its q/k space, summing to the captured vector."""
         head = self.model.head(head)
@@ -190,6 +193,7 @@ class Stream:
         whole = call.query[prompt, head.index] if side == "query" else call.key_of(head.index)[prompt]
         return Parts(tuple(components), torch.cat(vectors), whole[column])
 
+    @torch.no_grad()
     def reader(self, head: Head | str, side: Side) -> Reader:
         """The frozen linear map by which a head reads the stream on one side."""
         head = self.model.head(head)

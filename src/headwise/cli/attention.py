@@ -1,0 +1,38 @@
+"""``headwise attention``: which heads attend from one token to another?"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def command(
+    prompt: Annotated[str, typer.Argument(help="The text the model reads.")],
+    to: Annotated[
+        list[str] | None, typer.Option("--to", help="A token to look at, as text or position; may be repeated.")
+    ] = None,
+    query: Annotated[str, typer.Option(help="The token that attends, as text or position.")] = "-1",
+    top: Annotated[int, typer.Option(min=1, help="How many heads to show for each token.")] = 5,
+    model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Show the model's answer and the heads that attend most strongly to each token."""
+    from headwise.look import strongest_heads
+    from headwise.model.load import load
+    from headwise.show.terminal import attention_table, console, quoted, status
+
+    with status("Loading and reading"):
+        found = strongest_heads(load(model), prompt, to=to, query=query, top=top)
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+        return
+    out = console()
+    out.print(f"Prompt: {prompt}", markup=False)
+    answers = ", ".join(f"{quoted(token)} {probability:.2f}" for token, probability in found.answers)
+    out.print(f"Answer: {answers}", markup=False)
+    for place in found.places:
+        out.print()
+        title = f"{quoted(found.query_token)} ({found.query}) attends to {quoted(place.token)} ({place.position})"
+        out.print(attention_table(title, [(str(head), share) for head, share in place.heads]))

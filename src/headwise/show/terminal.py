@@ -1,0 +1,81 @@
+"""Tables for the terminal: at most 100 columns, readable without colour and when piped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from headwise.model.check import Diagnosis
+
+WIDTH = 100
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that never exceeds 100 columns (and has 100 when piped)."""
+    stream = sys.stderr if stderr else sys.stdout
+    made = Console(stderr=stderr, highlight=False)
+    return Console(stderr=stderr, highlight=False, width=min(made.width, WIDTH) if stream.isatty() else WIDTH)
+
+
+@contextmanager
+def status(text: str) -> Iterator[None]:
+    """A spinner on stderr while something runs (nothing when stderr is not a terminal)."""
+    with console(stderr=True).status(text):
+        yield
+
+
+def quoted(token: str) -> str:
+    """A token as a person can read it, spaces and line breaks visible.
+
+    >>> quoted(" Mary"), quoted("\\n")
+    ("' Mary'", "'\\\\n'")
+    """
+    return repr(token)
+
+
+def bar(share: float, width: int = 20) -> str:
+    """A bar of text for a number between 0 and 1.
+
+    >>> bar(0.5, width=4)
+    '██  '
+    """
+    filled = max(0, min(width, round(share * width)))
+    return "█" * filled + " " * (width - filled)
+
+
+def diagnosis_table(diagnosis: Diagnosis) -> RenderableType:
+    shared = "" if diagnosis.kv_heads == diagnosis.heads else f", {diagnosis.kv_heads} key heads"
+    head = Text(
+        f"{diagnosis.model}: {diagnosis.family}, {diagnosis.layers} layers × {diagnosis.heads} heads{shared}",
+        style="bold",
+    )
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("check")
+    table.add_column("error", justify="right")
+    table.add_column("allowed", justify="right")
+    table.add_column("")
+    for check in diagnosis.checks:
+        verdict = Text("ok", style="green") if check.ok else Text("FAILED", style="bold red")
+        table.add_row(check.name, f"{check.error:.1e}", f"{check.tolerance:.0e}", verdict)
+    verdict = "All checks passed." if diagnosis.ok else "This model's numbers cannot be trusted."
+    return Group(head, Text(), table, Text(), Text(verdict))
+
+
+def attention_table(
+    title: str, rows: Sequence[tuple[str, float]], *, label: str = "head", value: str = "attention"
+) -> RenderableType:
+    """Rows of (name, attention), strongest first, with bars."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(label)
+    table.add_column(value, justify="right")
+    table.add_column("")
+    for name, share in rows:
+        table.add_row(name, f"{share:.3f}", bar(share))
+    return table
