@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
 from headwise.errors import HeadwiseError
@@ -66,7 +66,9 @@ def forward(
         except _Enough:
             return None
     index = place.to(output.logits.device)[..., None].expand(-1, -1, output.logits.shape[-1])
-    return output.logits.gather(1, index).to(model.result_device)
+    logits = output.logits.gather(1, index).to(model.result_device)
+    absent = (logits_at < 0).to(logits.device)
+    return logits.masked_fill(absent[..., None], 0.0) if absent.any() else logits
 
 
 @contextmanager
@@ -85,7 +87,10 @@ def _instrumented(model: Model, instruments: Instruments) -> Iterator[None]:
         **_: Any,
     ) -> tuple[Tensor, None]:
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        call = AttentionCall(module, module.layer_idx, query, key, value, attention_mask, scale, softcap)
+        mask = attention_mask
+        if mask is not None and mask.dtype != torch.bool:
+            mask = mask >= 0  # an eager mask adds 0 where a key is visible and a huge negative number elsewhere
+        call = AttentionCall(module, module.layer_idx, query, key, value, mask, scale, softcap)
         if threading.get_ident() != thread:
             # Somebody calls the bare model from another thread meanwhile: give them the model's own attention.
             return attend(call), None
@@ -104,12 +109,15 @@ def _instrumented(model: Model, instruments: Instruments) -> Iterator[None]:
     with model.lock, ExitStack() as undo:
         if model.hf.training:
             raise HeadwiseError("the model is in training mode: call model.hf.eval() first")
+        config = model.anatomy.config
+        before = config._attn_implementation
         with _registry_lock:
             AttentionInterface.register(name, function)
-            AttentionMaskInterface.register(name, sdpa_mask)
+            # The model's own kind of mask: a bare forward pass in another thread that is under way while the name
+            # changes goes on with a mask that fits both.
+            AttentionMaskInterface.register(name, eager_mask if before == "eager" else sdpa_mask)
         undo.callback(_unregister, name)
-        config = model.anatomy.config
-        undo.callback(setattr, config, "_attn_implementation", config._attn_implementation)
+        undo.callback(setattr, config, "_attn_implementation", before)
         config._attn_implementation = name
         for module, hook in instruments.before:
             undo.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)

@@ -35,18 +35,18 @@ class Rotary:
 
     def turn(self, vectors: Tensor) -> Tensor:
         """Rotate vectors [prompts, heads, columns, d_head]."""
-        return self._apply(vectors, 1.0, None)
+        return self._apply(vectors, 1.0)
 
     def undo(self, vectors: Tensor) -> Tensor:
         """Rotate back. cos² + sin² is not 1 where a model scales its rotation (YaRN), so divide by it."""
-        return self._apply(vectors, -1.0, self.cos.square() + self.sin.square())
+        return self._apply(vectors, -1.0)
 
-    def _apply(self, vectors: Tensor, direction: float, divide_by: Tensor | None) -> Tensor:
+    def _apply(self, vectors: Tensor, direction: float) -> Tensor:
         width = self.cos.shape[-1]
         turned, rest = vectors[..., :width], vectors[..., width:]
         cos, sin = self.cos[:, None].to(vectors.dtype), self.sin[:, None].to(vectors.dtype)
         first, second = turned.chunk(2, dim=-1)
         turned = turned * cos + torch.cat((-second, first), dim=-1) * sin * direction
-        if divide_by is not None:
-            turned = turned / divide_by[:, None].to(vectors.dtype)
+        if direction < 0:
+            turned = turned / (cos.square() + sin.square())
         return torch.cat((turned, rest), dim=-1)

@@ -147,6 +147,7 @@ class Stream:
     def writes(self, layer: int, position: int, prompt: int = 0) -> Parts:
         """Who wrote the stream before ``layer`` at a position: parts in residual space, summing to the stream."""
         column = self._column(position, prompt)
+        whole = self.before(layer)[prompt, column]
         components: list[Component] = [Component("embedding")]
         vectors = [self.layers[0].stream[prompt, column][None]]
         for below in range(layer):
@@ -159,7 +160,7 @@ class Stream:
                 vectors.append(bias[None])
             components.append(Component("mlp", below))
             vectors.append(self._mlp(below)[prompt, column][None])
-        return Parts(tuple(components), torch.cat(vectors), self.before(layer)[prompt, column])
+        return Parts(tuple(components), torch.cat(vectors), whole)
 
     @torch.no_grad()
     def shares(self, head: Head | str, side: Side, position: int, prompt: int = 0) -> Parts:

@@ -1,0 +1,43 @@
+"""Shared fixtures: every tiny variant, both precisions, and the real default model."""
+
+from __future__ import annotations
+
+import os
+
+# Every test process may use what the machine has, but must not wait for a network.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+from functools import lru_cache
+
+import pytest
+import torch
+from tiny import VARIANTS, tiny
+
+from headwise.model.core import Model
+
+_cached_tiny = lru_cache(maxsize=None)(tiny)
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["float32", "float64"])
+def model(request: pytest.FixtureRequest, variant: str) -> Model:
+    """A tiny random model of each family and variant, in both precisions."""
+    return _cached_tiny(variant, getattr(torch, request.param))
+
+
+@pytest.fixture
+def exact(model: Model) -> float:
+    """The relative error an identity may show in the model's precision."""
+    return 1e-9 if model.dtype == torch.float64 else 1e-5
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Model:
+    """The real default model."""
+    import headwise
+
+    return headwise.load()
