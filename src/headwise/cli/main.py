@@ -1,0 +1,114 @@
+"""``headwise VERB ...``: find the verb's module, run it, and turn what goes wrong into one line.
+
+To add a verb, write ``headwise/cli/<verb>.py`` with an ``app`` made by ``headwise.cli.verb.new_app`` and add one row to
+``VERBS``. A verb's module is imported only when that verb is called, so ``headwise --help`` never waits for torch; for
+the same reason verbs import what is heavy inside their functions.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from headwise.errors import HeadwiseError
+
+# verb: (module, what it does in one line); shown in this order
+VERBS: dict[str, tuple[str, str]] = {
+    "attention": ("headwise.cli.attention", "which heads attend from where to where, and the model's answer"),
+    "doctor": ("headwise.cli.doctor", "check that a model is captured, edited and split exactly"),
+    "models": ("headwise.cli.models", "list, get and remove models"),
+}
+
+WRONG_USE = 2
+INTERRUPTED = 130
+
+
+def run() -> None:
+    """Entry point of the ``headwise`` command."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line ``arguments``; the exit code.
+
+    >>> main(["explane"])
+    2
+    """
+    try:
+        code = _dispatch(list(arguments))
+        sys.stdout.flush()
+    except HeadwiseError as error:
+        return _complain(str(error))
+    except KeyboardInterrupt:
+        print("\nheadwise: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has gone; what Python would still flush on exit has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        print(f"headwise {_version()}")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in VERBS:
+        from difflib import get_close_matches
+
+        what = "option" if name.startswith("-") else "command"
+        near = get_close_matches(name, [*VERBS, "--help", "--version"], n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise HeadwiseError(f"there is no {what} {name!r}: {hint}`headwise --help` lists what there is")
+    app = import_module(VERBS[name][0]).app
+    try:
+        code = app(args=rest, prog_name=f"headwise {name}", standalone_mode=False)
+    except Exception as error:
+        # Which library raises a usage error depends on typer's version (some carry their own copy of click).
+        if not hasattr(error, "format_message"):
+            if type(error).__name__ == "Abort":
+                raise KeyboardInterrupt from error
+            raise
+        raise HeadwiseError(f"{_one_line(error)} (see `headwise {name} --help`)") from error
+    return code if isinstance(code, int) else 0
+
+
+def overview() -> str:
+    """What ``headwise --help`` prints."""
+    width = max(map(len, VERBS))
+    rows = "\n".join(f"  {name:<{width}}  {line}" for name, (_, line) in VERBS.items())
+    return (
+        "headwise: why does this attention head attend here?\n\n"
+        f"Usage: headwise COMMAND ...\n\nCommands:\n{rows}\n\n"
+        "Options:\n  -h, --help     this page; `headwise COMMAND --help` for one command\n"
+        "  -V, --version  the version"
+    )
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(getattr(error, "format_message")()).split()).rstrip(".")  # noqa: B009
+    return text[:1].lower() + text[1:]
+
+
+def _complain(message: str) -> int:
+    print("headwise: " + " ".join(message.split()), file=sys.stderr)
+    return WRONG_USE
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("headwise")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+if __name__ == "__main__":
+    run()

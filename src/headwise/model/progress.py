@@ -1,0 +1,71 @@
+"""A progress bar on stderr for work that takes more than a moment: live on a terminal, two plain lines in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+
+class Progress:
+    """Shows a title, the stage that is under way and the time taken; says nothing about work that is over at once.
+
+    >>> with Progress("counting") as progress:
+    ...     progress.stage("by twos", 0.5)
+    """
+
+    # Stages without a fraction of their own move the bar by a part of what is left, so it never stands at its end.
+    _STEP = 0.2
+    _PATIENCE = 0.5
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._bar: Any = None
+        self._task: Any = None
+        self._announced = False
+        self._done = 0.0
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[stage]}"),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(self.title, total=1.0, stage="")
+        return self
+
+    def stage(self, name: str, fraction: float | None = None) -> None:
+        """Say what is being done now, and how much of that stage is done if that is known."""
+        if fraction is None:
+            self._done += self._STEP * (1.0 - self._done)
+            shown = self._done
+        else:
+            shown = self._done + self._STEP * (1.0 - self._done) * fraction
+        if self._bar:
+            self._bar.update(self._task, completed=shown, stage=name)
+        elif not self._announced and time.monotonic() - self._began > self._PATIENCE:
+            self._announced = True
+            print(f"headwise: {self.title} ...", file=sys.stderr, flush=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+        seconds = time.monotonic() - self._began
+        if kind is None and (self._announced or (self._bar and seconds > 2)):
+            print(f"headwise: {self.title}: done in {seconds:.0f} s", file=sys.stderr, flush=True)

