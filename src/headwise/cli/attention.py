@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.verb import new_app
 
-def command(
+app = new_app("Show the model's answer and the heads that attend most strongly to each token.")
+
+
+@app.command()
+def attention(
     prompt: Annotated[str, typer.Argument(help="The text the model reads.")],
     to: Annotated[
         list[str] | None, typer.Option("--to", help="A token to look at, as text or position; may be repeated.")
@@ -21,10 +26,9 @@ def command(
     """Show the model's answer and the heads that attend most strongly to each token."""
     from headwise.look import strongest_heads
     from headwise.model.load import load
-    from headwise.show.terminal import attention_table, console, quoted, status
+    from headwise.show.terminal import attention_table, console, quoted
 
-    with status("Loading and reading"):
-        found = strongest_heads(load(model), prompt, to=to, query=query, top=top)
+    found = strongest_heads(load(model), prompt, to=to, query=query, top=top)
     if as_json:
         print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
         return

@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.verb import new_app
 
-def command(
+app = new_app("Check a model: captured numbers against the model's own, each with its error and tolerance.")
+
+
+@app.command()
+def doctor(
     model: Annotated[str | None, typer.Argument(help="A known model, hub id, folder or .gguf (default: smollm2).")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
     dtype: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
@@ -17,14 +22,12 @@ def command(
     """Check a model: captured numbers against the model's own, each with its error and tolerance."""
     from headwise.model.check import examine
     from headwise.model.load import load
-    from headwise.show.terminal import console, status
 
-    with status("Loading and checking"):
-        diagnosis = examine(load(model, revision=revision, dtype=dtype, check=False))
+    diagnosis = examine(load(model, revision=revision, dtype=dtype, check=False))
     if as_json:
         print(json.dumps(diagnosis.as_dict(), indent=2))
     else:
-        from headwise.show.terminal import diagnosis_table
+        from headwise.show.terminal import console, diagnosis_table
 
         console().print(diagnosis_table(diagnosis))
     if not diagnosis.ok:

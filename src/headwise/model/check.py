@@ -141,15 +141,9 @@ def _stream_error(stream: Stream) -> float:
 
 
 def _shares_error(stream: Stream) -> float:
-    model, length = stream.model, int(stream.batch.lengths[0])
-    last = model.n_layers - 1
-    heads = {Head(last, 0), Head(last, model.n_heads - 1), Head(last // 2, model.n_heads // 2)}
-    return max(
-        stream.shares(head, side, position).error
-        for head in sorted(heads)
-        for side in ("query", "key")
-        for position in (length // 2, length - 1)
-    )
+    model = stream.model
+    last, middle = Head(model.n_layers - 1, model.n_heads - 1), Head(model.n_layers // 2, 0)
+    return max(stream.shares(head, side, -1).error for head in (last, middle) for side in ("query", "key"))
 
 
 def _future_error(model: Model, ids: list[int], logits: Tensor) -> float:

@@ -22,6 +22,8 @@ from headwise.model.quiet import quiet_transformers
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from headwise.model.core import Model
+
 _DTYPES = {
     "float32": torch.float32,
     "float64": torch.float64,
@@ -95,6 +97,38 @@ def read(
     hf.eval()
     hf.requires_grad_(False)
     return Loaded(hf=hf, tokenizer=tokenizer, name=place.name, source=place.source)
+
+
+def load(
+    name: str | Path | None = None,
+    *,
+    revision: str | None = None,
+    dtype: str | torch.dtype = "float32",
+    device: str | torch.device | None = None,
+    device_map: str | dict[str, Any] | None = None,
+    trust_remote_code: bool = False,
+    check: bool = True,
+) -> Model:
+    """Load a model ready for study: the default one, a known name, a hub id, a local folder or a ``.gguf`` file.
+
+    ``check`` compares, on a short prompt, what headwise sees with what the model computes, and refuses the model if
+    they differ.
+    """
+    from headwise.model.check import refuse_if_wrong
+    from headwise.model.core import Model
+
+    loaded = read(
+        name,
+        revision=revision,
+        dtype=dtype,
+        device=device,
+        device_map=device_map,
+        trust_remote_code=trust_remote_code,
+    )
+    model = Model(loaded.hf, loaded.tokenizer, name=loaded.name)
+    if check:
+        refuse_if_wrong(model)
+    return model
 
 
 def dtype_of(dtype: str | torch.dtype) -> torch.dtype:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
@@ -22,13 +21,6 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     made = Console(stderr=stderr, highlight=False)
     return Console(stderr=stderr, highlight=False, width=min(made.width, WIDTH) if stream.isatty() else WIDTH)
-
-
-@contextmanager
-def status(text: str) -> Iterator[None]:
-    """A spinner on stderr while something runs (nothing when stderr is not a terminal)."""
-    with console(stderr=True).status(text):
-        yield
 
 
 def quoted(token: str) -> str:
