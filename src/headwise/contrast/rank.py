@@ -1,0 +1,295 @@
+"""How many dimensions does a feature have in a head's QK space, and how sure is that?
+
+The published rule counts singular values of ΔC up to 99 % of its energy. It cannot say "none", and it hides
+weak but real directions. Beside it stand a rank against a null, intervals, split-half stability, the bound
+that the design itself puts on the rank, and the split of ΔC into salience (the same for every query) and
+interaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.contrast.covariance import ContrastiveCovariance
+from headwise.errors import HeadwiseError
+
+
+@dataclass(frozen=True, eq=False)
+class RankReport:
+    """The rank of one feature in one head, with its statistics. Tensors are float64 and on the CPU."""
+
+    singular_values: Tensor
+    """σ of ΔC, descending [d_head]."""
+    energy: float
+    """The energy fraction of the published rule."""
+    rank_energy: int
+    """Smallest r whose σ² reach ``energy`` of ‖ΔC‖²."""
+    rank_null: int
+    """Number of leading σ above the null of the data deflated by the directions before it."""
+    alpha: float
+    """Level of the null test."""
+    null_threshold: Tensor
+    """(1 − alpha) quantile that σ_j had to exceed; NaN after the first that did not [d_head]."""
+    null_sigma: Tensor
+    """(1 − alpha) quantile of the j-th σ under sign flips, not deflated: the curve to draw [d_head]."""
+    stable_rank: float
+    """‖ΔC‖²_F / σ₁²."""
+    sigma_interval: Tensor
+    """95 % bootstrap interval of each σ over prompts [d_head, 2]."""
+    rank_interval: tuple[int, int]
+    """95 % bootstrap interval of ``rank_energy``."""
+    split_half_query: Tensor
+    """Principal cosines between the query subspaces of two random halves, mean over splits [rank]."""
+    split_half_key: Tensor
+    """The same in key space [rank]."""
+    bound: int
+    """The largest rank that the design allows: distinct query values, prompts, d_head."""
+    saturated: bool
+    """The estimate reaches the design's bound, so it says nothing about the head."""
+    salience_energy: float
+    """‖q̄ d̄ᵀ‖²: query-independent preference for the positive keys."""
+    interaction_energy: float
+    """‖Cov(q, d)‖²: true matching of query and key."""
+    n_prompts: int
+
+    @property
+    def interaction_share(self) -> float:
+        """Interaction energy over the sum of both energies."""
+        total = self.salience_energy + self.interaction_energy
+        return self.interaction_energy / total if total else 0.0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know before believing the rank; each names the number behind it."""
+        found = []
+        if self.saturated:
+            rank = max(self.rank_energy, self.rank_null)
+            found.append(
+                f"rank {rank} reaches the design's bound {self.bound}: "
+                "use more distinct queries before calling it a property of the head"
+            )
+        if self.rank_null == 0:
+            found.append(f"no direction exceeds the sign-flip null at level {self.alpha:g}")
+        elif self.rank_null > self.rank_energy:
+            found.append(
+                f"{self.rank_null} directions are real, the {self.energy:.0%} rule reports {self.rank_energy}"
+            )
+        if self.rank_null and self.interaction_share < 0.5:
+            found.append(
+                f"{1 - self.interaction_share:.0%} of the energy is salience, the same for every query"
+            )
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, for JSON."""
+        record: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            record[field.name] = value.tolist() if isinstance(value, Tensor) else value
+        record["null_threshold"] = [None if x != x else x for x in record["null_threshold"]]
+        return record | {"interaction_share": self.interaction_share, "warnings": list(self.warnings)}
+
+    def __repr__(self) -> str:
+        low, high = self.rank_interval
+        return (
+            f"RankReport(rank_energy={self.rank_energy} [{low}, {high}], rank_null={self.rank_null}, "
+            f"stable_rank={self.stable_rank:.2f}, bound={self.bound}, "
+            f"interaction={self.interaction_share:.0%})"
+        )
+
+
+def energy_rank(singular_values: Tensor, energy: float = 0.99) -> Tensor:
+    """Smallest r whose σ² reach ``energy`` of the total; 0 for a zero matrix. [..., d] -> [...].
+
+    >>> energy_rank(torch.tensor([[3.0, 1.0, 0.01], [0.0, 0.0, 0.0]]))
+    tensor([2, 0])
+    """
+    if not 0 < energy <= 1:
+        raise HeadwiseError(f"energy={energy} is not a fraction: give a number above 0 and at most 1")
+    square = singular_values.double().square()
+    total = square.sum(-1, keepdim=True)
+    # The guard keeps rounding in the cumulative sum from adding a direction when energy is 1.
+    reached = square.cumsum(-1) >= energy * total * (1 - 1e-12)
+    rank = singular_values.shape[-1] - reached.sum(-1) + 1
+    return torch.where(total[..., 0] > 0, rank, torch.zeros_like(rank))
+
+
+def stable_rank(singular_values: Tensor) -> Tensor:
+    """‖ΔC‖²_F / σ₁²; 0 for a zero matrix. [..., d] -> [...].
+
+    >>> stable_rank(torch.tensor([2.0, 2.0, 0.0])).item()
+    2.0
+    """
+    square = singular_values.double().square()
+    return square.sum(-1) / square.amax(-1).clamp_min(torch.finfo(torch.float64).tiny)
+
+
+def distinct_queries(q: Tensor, *, tolerance: float = 1e-6) -> int:
+    """Number of different rows of q [n, d_head], up to rounding: the design's bound on rank(ΔC).
+
+    >>> distinct_queries(torch.tensor([[1.0, 2.0], [1.0, 2.0], [0.0, 1.0]]))
+    2
+    """
+    scale = q.abs().max().clamp_min(torch.finfo(q.dtype).tiny)
+    return int(torch.unique((q / (scale * tolerance)).round(), dim=0).shape[0])
+
+
+def salience_split(covariance: ContrastiveCovariance) -> tuple[Tensor, Tensor]:
+    """ΔC = q̄ d̄ᵀ + Cov(q, d): both terms, shaped like ``delta_c_``."""
+    salience = covariance.salience_
+    return salience, covariance.delta_c_ - salience
+
+
+def null_rank(delta: Tensor, flips: Tensor, *, alpha: float = 0.01) -> tuple[Tensor, Tensor]:
+    """Sequential parallel analysis: ranks [H] and the thresholds used [H, d] (NaN after the first failure).
+
+    ``delta`` [H, d, d]; ``flips`` [draws, H, d, d] are ΔC with the sign of every prompt's d_i drawn at
+    random.
+    σ_j is compared with the largest singular value of the flips *deflated* by the j − 1 directions before
+    it. The j-th value of an undeflated null is the wrong yardstick twice over: strong signal inflates it,
+    and the largest of the remaining noise exceeds the j-th largest of all noise.
+    """
+    left, sigma, right = torch.linalg.svd(delta)
+    heads, d_head = sigma.shape
+    thresholds = sigma.new_full((heads, d_head), float("nan"))
+    ranks = torch.zeros(heads, dtype=torch.long)
+    alive = torch.arange(heads)
+    # In singular coordinates deflation is cutting off leading rows and columns.
+    rotated = left.mT @ flips @ right.mT
+    for j in range(d_head):
+        rest = rotated[:, alive, j:, j:]
+        top = torch.linalg.eigvalsh(rest @ rest.mT)[..., -1].clamp_min(0).sqrt()
+        limit = torch.quantile(top, 1 - alpha, dim=0, interpolation="higher")
+        thresholds[alive, j] = limit
+        # A direction of rounding noise is never a finding, even if every flip is zero too.
+        floor = 1e-12 * sigma[alive, 0]
+        alive = alive[(sigma[alive, j] > limit) & (sigma[alive, j] > floor)]
+        ranks[alive] = j + 1
+        if not len(alive):
+            break
+    return ranks, thresholds
+
+
+def rank_reports(
+    covariance: ContrastiveCovariance,
+    *,
+    generator: torch.Generator,
+    energy: float = 0.99,
+    alpha: float = 0.01,
+    draws: int = 200,
+    splits: int = 20,
+    distinct: int | None = None,
+    groups: Tensor | None = None,
+) -> list[RankReport]:
+    """One report per head, from the kept pairs alone.
+
+    ``draws`` sign flips and as many bootstrap draws; ``splits`` random halves; ``distinct`` is the number of
+    distinct query values of the design (counted from q if not given); ``groups`` [n] are integers of
+    prompts that belong together (same template, same entity): they flip and are resampled as one.
+    """
+    if draws < 20 or draws * alpha < 1:
+        raise HeadwiseError(
+            f"draws={draws} are too few for level {alpha:g}: use at least {max(20, round(1 / alpha))}"
+        )
+    q = covariance.q_rows_
+    heads, n, rows, d_head = q.shape
+    if n < 4:
+        raise HeadwiseError(f"{n} prompts are too few for a rank: give at least 4")
+    unit = torch.arange(n) if groups is None else torch.unique(groups, return_inverse=True)[1].cpu()
+    units = int(unit.max()) + 1
+
+    delta = covariance.weighted(q.new_full((1, n), 1 / n))[0]
+    sigma = torch.linalg.svdvals(delta)
+    signs = torch.randint(0, 2, (draws, units), generator=generator)[:, unit] * 2.0 - 1
+    flips = covariance.weighted(signs / n)
+    ranks, thresholds = null_rank(delta, flips, alpha=alpha)
+    null_sigma = torch.quantile(torch.linalg.svdvals(flips), 1 - alpha, dim=0)
+
+    picks = torch.randint(0, units, (draws, units), generator=generator)
+    counts = torch.zeros(draws, units).scatter_add_(1, picks, torch.ones(draws, units))[:, unit]
+    boot = torch.linalg.svdvals(covariance.weighted(counts / counts.sum(1, keepdim=True)))
+    ends = torch.tensor([0.025, 0.975], dtype=boot.dtype)
+    interval = torch.quantile(boot, ends, dim=0)
+    boot_rank = torch.quantile(energy_rank(boot, energy).double(), ends, dim=0, interpolation="nearest")
+
+    rank = energy_rank(sigma, energy)
+    halves = _split_half(covariance, unit, units, splits, rank, generator)
+    salience, interaction = (x.reshape(heads, -1).square().sum(-1) for x in salience_split(covariance))
+    stable = stable_rank(sigma)
+    reports = []
+    for h in range(heads):
+        # Two rows a prompt double the number of query values that can enter.
+        values = distinct * rows if distinct is not None else distinct_queries(q[h].reshape(-1, d_head))
+        bound = min(values, n * rows, d_head)
+        reports.append(
+            RankReport(
+                singular_values=sigma[h],
+                energy=energy,
+                rank_energy=int(rank[h]),
+                rank_null=int(ranks[h]),
+                alpha=alpha,
+                null_threshold=thresholds[h],
+                null_sigma=null_sigma[h],
+                stable_rank=float(stable[h]),
+                sigma_interval=interval[:, h].mT,
+                rank_interval=(int(boot_rank[0, h]), int(boot_rank[1, h])),
+                split_half_query=halves[h][0],
+                split_half_key=halves[h][1],
+                bound=bound,
+                saturated=max(int(rank[h]), int(ranks[h])) >= bound,
+                salience_energy=float(salience[h]),
+                interaction_energy=float(interaction[h]),
+                n_prompts=n,
+            )
+        )
+    return reports
+
+
+def rank_report(
+    covariance: ContrastiveCovariance, *, generator: torch.Generator, **options: Any
+) -> RankReport:
+    """The report of an estimator of one head; options as in ``rank_reports``.
+
+    >>> g = torch.Generator().manual_seed(0)
+    >>> z = torch.randn(400, 2, generator=g)                              # a feature with two dimensions
+    >>> q, k = (z @ torch.randn(2, 6, generator=g) for _ in range(2))
+    >>> other = torch.randn(400, 2, generator=g) @ torch.randn(2, 6, generator=g)
+    >>> cov = ContrastiveCovariance().fit(q, k, torch.zeros_like(k))
+    >>> report = rank_report(cov, generator=g)
+    >>> report.rank_energy, report.rank_null, report.saturated
+    (2, 2, False)
+    """
+    if covariance.n_heads_ != 1:
+        raise HeadwiseError(
+            f"rank_report is for one head, this estimator has {covariance.n_heads_}: use rank_reports"
+        )
+    return rank_reports(covariance, generator=generator, **options)[0]
+
+
+def _split_half(
+    covariance: ContrastiveCovariance,
+    unit: Tensor,
+    units: int,
+    splits: int,
+    rank: Tensor,
+    generator: torch.Generator,
+) -> list[tuple[Tensor, Tensor]]:
+    """Mean principal cosines between the top-rank subspaces of random halves, per head, query and key
+    side.
+    """
+    first = torch.rand(splits, units, generator=generator).argsort(1) < units // 2
+    chosen = first[:, unit].double()
+    weights = torch.cat([chosen, 1 - chosen])
+    left, _, right = torch.linalg.svd(covariance.weighted(weights / weights.sum(1, keepdim=True)))
+    found = []
+    for h, r in enumerate(rank.tolist()):
+        pair = []
+        for basis in (left[:, h, :, :r], right[:, h, :r].mT):
+            cosines = torch.linalg.svdvals(basis[:splits].mT @ basis[splits:]) if r else basis.new_zeros(1, 0)
+            pair.append(cosines.clamp_max(1).mean(0))
+        found.append((pair[0], pair[1]))
+    return found
