@@ -1,8 +1,8 @@
 """``headwise VERB ...``: find the verb's module, run it, and turn what goes wrong into one line.
 
-To add a verb, write ``headwise/cli/<verb>.py`` with an ``app`` made by ``headwise.cli.verb.new_app`` and add one row to
-``VERBS``. A verb's module is imported only when that verb is called, so ``headwise --help`` never waits for torch; for
-the same reason verbs import what is heavy inside their functions.
+To add a verb, write ``headwise/cli/<verb>.py`` with an ``app`` made by ``headwise.cli.verb.new_app`` and add
+one row to ``VERBS``. A verb's module is imported only when that verb is called, so ``headwise --help`` never
+waits for torch; for the same reason verbs import what is heavy inside their functions.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ def models(
     cells = [("name", "ready", "size", "licence", "where")]
     for row in rows:
         where = row["path"] or f"headwise models get {row['name']}"
-        cells.append((row["name"], "yes" if row["ready"] else "no", megabytes(row["size"]), row["licence"], where))
+        cells.append(
+            (row["name"], "yes" if row["ready"] else "no", megabytes(row["size"]), row["licence"], where)
+        )
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
     for number, row in enumerate(cells):
         line = "  ".join([*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]])
@@ -50,14 +52,18 @@ def get(
     model = store.known(name)
     if not store.is_ready(name) and model.needs_acceptance and not accept_license:
         print(model.summary, file=sys.stderr)
+        if text := store.terms(name):
+            print(f"The full text is in {text}", file=sys.stderr)
     folder = store.ensure(name, download=True, accept_license=accept_license)
     print(f"{name} ({model.title}, {model.licence}) is ready in {folder}")
-    if model.needs_acceptance:
-        print(f"its terms in full: {folder / 'GEMMA_TERMS.html'}")
+    if text := store.terms(name):
+        print(f"its terms in full: {text}")
 
 
 @app.command()
-def remove(name: Annotated[str, typer.Argument(help="A name that `headwise models` lists as ready.")]) -> None:
+def remove(
+    name: Annotated[str, typer.Argument(help="A name that `headwise models` lists as ready.")],
+) -> None:
     """Delete a model from the cache."""
     from headwise.model import store
 

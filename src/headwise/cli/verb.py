@@ -6,7 +6,7 @@ import typer
 
 
 def new_app(help: str) -> typer.Typer:
-    """A typer app for one verb, with plain help: it opens at once, pipes cleanly and leaves errors to ``main``.
+    """A typer app for one verb, with plain help: it opens at once, pipes well and leaves errors to ``main``.
 
     Give it one ``@app.command()`` for a verb without subcommands.
     """

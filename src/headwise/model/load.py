@@ -1,7 +1,7 @@
 """Read a model and its tokenizer from wherever the user has them, safely, or say in one line why not.
 
-Pickled weights are never opened, remote code runs only if the caller asks for it, and nothing large is read before
-the configuration has shown that the model can be studied here.
+Pickled weights are never opened, remote code runs only if the caller asks for it, and nothing large is read
+before the configuration has shown that the model can be studied here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _DTYPES = {
 }
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _CONVERT = (
-    'convert them once, if you trust them, with: python -c "from transformers import AutoModelForCausalLM as M; '
+    "convert them once, if you trust them, with: "
+    'python -c "from transformers import AutoModelForCausalLM as M; '
     "M.from_pretrained({name!r}, use_safetensors=False).save_pretrained('{folder}')\""
 )
 
@@ -72,8 +73,9 @@ def read(
 ) -> Loaded:
     """Read a model: the default one, one that was got by name, a ``.gguf`` file, a local folder, or a hub id.
 
-    ``device`` is where the model goes (a CUDA device if there is one, else the CPU); ``device_map="auto"`` spreads a
-    model larger than one device instead. ``revision`` is a branch, tag or commit of a hub repository.
+    ``device`` is where the model goes (a CUDA device if there is one, else the CPU); ``device_map="auto"``
+    spreads a model larger than one device instead. ``revision`` is a branch, tag or commit of a hub
+    repository.
     """
     number = dtype_of(dtype)
     target = _device(device, device_map)
@@ -81,8 +83,9 @@ def read(
     given: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     if place.revision:
         given["revision"] = place.revision
-    # A folder is complete in itself, so no question ever goes to the hub. Without a network, a hub model that was
-    # fetched before still loads, and one that was not is refused at once instead of after half a minute of retries.
+    # A folder is complete in itself, so no question ever goes to the hub. Without a network, a hub model that
+    # was fetched before still loads, and one that was not is refused at once, not after half a minute of
+    # retries.
     if place.local or not _hub_reachable():
         given["local_files_only"] = True
 
@@ -139,13 +142,11 @@ def dtype_of(dtype: str | torch.dtype) -> torch.dtype:
     >>> dtype_of("int8")
     Traceback (most recent call last):
     ...
-    headwise.errors.HeadwiseError: 'int8' is not a dtype for a model: use float32, float64, bfloat16 or float16
+    headwise.errors.HeadwiseError: 'int8' is not a model's dtype: use float32, float64, bfloat16 or float16
     """
     short = str(dtype).removeprefix("torch.")
     if short not in _DTYPES:
-        raise HeadwiseError(
-            f"{short!r} is not a dtype for a model: use float32, float64, bfloat16 or float16"
-        )
+        raise HeadwiseError(f"{short!r} is not a model's dtype: use float32, float64, bfloat16 or float16")
     return _DTYPES[short]
 
 
@@ -230,13 +231,13 @@ def _config(place: _Place, given: dict[str, Any]) -> Any:
         config = AutoConfig.from_pretrained(place.where, **given)
     if getattr(config, "is_encoder_decoder", False):
         raise HeadwiseError(
-            f"{place.name!r} is an encoder-decoder ({config.model_type}): headwise reads decoder-only language models"
+            f"{place.name!r} is an encoder-decoder ({config.model_type}): headwise reads decoder-only models"
         )
     return config
 
 
 def _refuse_pickled(place: _Place, config: Any) -> None:
-    """Say so before anything is read if a folder has pickled weights alone (a hub repository is seen to on load)."""
+    """Say so before reading if a folder has pickled weights alone (on the hub, loading finds out)."""
     chosen = getattr(config, "transformers_weights", None)
     if chosen is not None and not str(chosen).endswith((".safetensors", ".safetensors.index.json")):
         raise _pickled(place, str(chosen))
@@ -313,17 +314,19 @@ def _reason(place: _Place, part: str, error: BaseException) -> str:
         return any(isinstance(link, types) for link in chain)
 
     if "trust_remote_code" in text:
-        return f"{name!r} brings its own Python code: pass trust_remote_code=True if you have read it and trust it"
+        return f"{name!r} brings its own Python code: pass trust_remote_code=True if you trust what it does"
     if raised("GatedRepoError"):
         return f"{name!r} is gated: ask for access on its hub page, then log in with `hf auth login`"
     if raised("RevisionNotFoundError"):
         return f"{name!r} has no revision {place.revision!r} on the hub: check the branch, tag or commit"
     if raised("RepositoryNotFoundError"):
-        return f"there is no model {name!r} on the hub (or it is private): check the name, or log in with `hf auth login`"
+        return (
+            f"there is no model {name!r} on the hub, or it is private: check the name, or run `hf auth login`"
+        )
     if not place.local and (raised("OfflineModeIsEnabled", "LocalEntryNotFoundError") or _no_network(chain)):
         return (
-            f"{name!r} is no folder here and the hub cannot be reached: check the network and HF_HUB_OFFLINE, or use a "
-            "local folder, a .gguf file or the default model"
+            f"{name!r} is no folder here and the hub cannot be reached: check the network and HF_HUB_OFFLINE"
+            ", or use a local folder, a .gguf file or the default model"
         )
     if part == "weights" and not place.local and "safetensors" in text:
         return str(_pickled(place, "no safetensors file"))

@@ -1,23 +1,22 @@
-"""A progress bar on stderr for work that takes more than a moment: live on a terminal, two plain lines in a log."""
+"""A progress bar on stderr for work that takes a while: live on a terminal, two plain lines in a log."""
 
 from __future__ import annotations
 
 import sys
 import time
 from types import TracebackType
-from typing import Any
-
-from typing_extensions import Self
+from typing import Any, Self
 
 
 class Progress:
-    """Shows a title, the stage that is under way and the time taken; says nothing about work that is over at once.
+    """Shows a title, the stage that is under way and the time taken; silent about work that is over at once.
 
     >>> with Progress("counting") as progress:
     ...     progress.stage("by twos", 0.5)
     """
 
-    # Stages without a fraction of their own move the bar by a part of what is left, so it never stands at its end.
+    # A stage without a fraction of its own moves the bar by a part of what is left, so it is never full too
+    # soon.
     _STEP = 0.2
     _PATIENCE = 0.5
 

