@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headwise.errors import HeadwiseError as HeadwiseError
-    from headwise.model.load import load as load
     from headwise.model.core import Model as Model
     from headwise.model.edits import AddVectors as AddVectors
     from headwise.model.edits import RemoveWithin as RemoveWithin
     from headwise.model.edits import SetVectors as SetVectors
     from headwise.model.edits import SwapWithin as SwapWithin
+    from headwise.model.load import load as load
     from headwise.types import Component as Component
     from headwise.types import Head as Head
     from headwise.types import Subspace as Subspace

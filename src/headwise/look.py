@@ -82,9 +82,10 @@ def strongest_heads(
     tokens = model.tokens(prompt)
     rows = find_positions(tokens, query)
     if len(rows) > 1:
-        raise HeadwiseError(f"token {query!r} stands at positions {rows}: give one of these positions as the query")
+        raise HeadwiseError(
+            f"token {query!r} stands at positions {rows}: give one of these positions as the query"
+        )
     seen = model.capture(prompt, queries=rows[0], want=("pattern",), logits="last")
-    assert seen.pattern is not None and seen.logits is not None
     pattern = seen.pattern[0, :, 0]
     columns = (
         list(dict.fromkeys(position for wanted in to for position in find_positions(tokens, wanted)))
@@ -93,7 +94,9 @@ def strongest_heads(
     )
     late = [column for column in columns if column > rows[0]]
     if late:
-        raise HeadwiseError(f"key position {late[0]} comes after query position {rows[0]}, which cannot see it")
+        raise HeadwiseError(
+            f"key position {late[0]} comes after query position {rows[0]}, which cannot see it"
+        )
     probabilities = seen.logits[0, 0].float().softmax(-1)
     best = probabilities.topk(3)
     places = []

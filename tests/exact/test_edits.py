@@ -8,14 +8,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import obvious_forward, worst
-from tiny import prompts_of, tiny
 
 from headwise import AddVectors, RemoveWithin, SetVectors, Subspace, SwapWithin
 from headwise.errors import HeadwiseError
 from headwise.model.core import Model
 from headwise.model.edits import Edit
 from headwise.types import Head
+from reference import obvious_forward, worst
+from tiny import prompts_of, tiny
 
 IDS = prompts_of(10)[0]
 
@@ -39,7 +39,7 @@ def _edits(model: Model) -> list[Edit]:
     ]
 
 
-def _written_out(edits: list[Edit]):  # noqa: ANN202
+def _written_out(edits: list[Edit]):
     def edit(layer: int, queries: torch.Tensor, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         queries, keys = queries.clone(), keys.clone()
         for each in edits:
@@ -104,9 +104,15 @@ def test_keys_seen_by_one_row_change_that_row_alone(model: Model, exact: float) 
 
 @settings(max_examples=30, deadline=None)
 @given(
-    length=st.integers(2, 8), width=st.integers(2, 9), data=st.data(), dose=st.floats(0, 1), seed=st.integers(0, 99)
+    length=st.integers(2, 8),
+    width=st.integers(2, 9),
+    data=st.data(),
+    dose=st.floats(0, 1),
+    seed=st.integers(0, 99),
 )
-def test_swaps_conserve_what_they_move(length: int, width: int, data: st.DataObject, dose: float, seed: int) -> None:
+def test_swaps_conserve_what_they_move(
+    length: int, width: int, data: st.DataObject, dose: float, seed: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randn(length, width, generator=generator, dtype=torch.float64)
     first, second = data.draw(st.permutations(range(length)))[:2]
@@ -114,7 +120,9 @@ def test_swaps_conserve_what_they_move(length: int, width: int, data: st.DataObj
     subspace = Subspace.spanned_by(torch.randn(width, rank, generator=generator, dtype=torch.float64))
     swap = SwapWithin(head=Head(0, 0), first=first, second=second, subspace=subspace)
     once, twice = swap.apply(vectors), swap.apply(swap.apply(vectors))
-    part = SwapWithin(head=Head(0, 0), first=first, second=second, subspace=subspace, dose=dose).apply(vectors)
+    part = SwapWithin(head=Head(0, 0), first=first, second=second, subspace=subspace, dose=dose).apply(
+        vectors
+    )
     assert torch.allclose(twice, vectors)
     assert torch.allclose(part.sum(0), vectors.sum(0))
     assert torch.allclose(subspace.project(once[first]), subspace.project(vectors[second]))
@@ -161,7 +169,9 @@ def test_wrong_edits_get_one_line() -> None:
         r"Subspace\(rank=1, d_head=3\) does not fit a head of 8": RemoveWithin(
             head=Head(1, 0), subspace=Subspace.spanned_by(torch.eye(3)[:, :1])
         ),
-        "an edit names prompt 4 but there are 1 prompts": SwapWithin(head=Head(1, 0), first=0, second=1, prompt=4),
+        "an edit names prompt 4 but there are 1 prompts": SwapWithin(
+            head=Head(1, 0), first=0, second=1, prompt=4
+        ),
     }
     for message, edit in cases.items():
         with pytest.raises(HeadwiseError, match=message):

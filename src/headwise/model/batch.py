@@ -138,7 +138,9 @@ def pad_positions(rows: Sequence[Sequence[int]]) -> Tensor:
     [[2, -1], [1, 4]]
     """
     width = max((len(row) for row in rows), default=0)
-    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], dtype=torch.long).reshape(len(rows), width)
+    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], dtype=torch.long).reshape(
+        len(rows), width
+    )
 
 
 def by_length(token_ids: Sequence[Sequence[int]], batch_size: int, max_tokens: int) -> Iterator[list[int]]:

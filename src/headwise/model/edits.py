@@ -113,7 +113,9 @@ class RemoveWithin(Edit):
 
 def _fit(value: Tensor, vectors: Tensor) -> Tensor:
     if value.shape[-1] != vectors.shape[-1]:
-        raise HeadwiseError(f"the vector has {value.shape[-1]} dimensions but the head has {vectors.shape[-1]}")
+        raise HeadwiseError(
+            f"the vector has {value.shape[-1]} dimensions but the head has {vectors.shape[-1]}"
+        )
     return value.to(device=vectors.device, dtype=vectors.dtype)
 
 
@@ -149,9 +151,13 @@ class Editor:
             for prompt in prompts:
                 span = self._span(prompt)
                 if edit.side == "query":
-                    call.query[prompt, edit.head.index, span] = edit.apply(call.query[prompt, edit.head.index, span])
+                    call.query[prompt, edit.head.index, span] = edit.apply(
+                        call.query[prompt, edit.head.index, span]
+                    )
                 elif edit.seen_by is None:
-                    call.key[prompt, edit.head.index, span] = edit.apply(call.key[prompt, edit.head.index, span])
+                    call.key[prompt, edit.head.index, span] = edit.apply(
+                        call.key[prompt, edit.head.index, span]
+                    )
                     _edit_private(private, prompt, edit)
                 else:
                     length = int(self.batch.lengths[prompt])

@@ -30,7 +30,7 @@ _names = itertools.count()
 _registry_lock = threading.Lock()
 
 
-class _Enough(Exception):  # noqa: N818 - not an error: the pass has seen all it needs
+class _Enough(Exception):
     """Ends a forward pass after the last layer that is needed."""
 
 
@@ -89,7 +89,9 @@ def _instrumented(model: Model, instruments: Instruments) -> Iterator[None]:
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         mask = attention_mask
         if mask is not None and mask.dtype != torch.bool:
-            mask = mask >= 0  # an eager mask adds 0 where a key is visible and a huge negative number elsewhere
+            mask = (
+                mask >= 0
+            )  # an eager mask adds 0 where a key is visible and a huge negative number elsewhere
         call = AttentionCall(module, module.layer_idx, query, key, value, mask, scale, softcap)
         if threading.get_ident() != thread:
             # Somebody calls the bare model from another thread meanwhile: give them the model's own attention.

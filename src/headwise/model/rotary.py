@@ -31,7 +31,9 @@ class Rotary:
         """The rotation at chosen columns [prompts, n]."""
         index = columns[..., None].expand(-1, -1, self.cos.shape[-1])
         rows = columns.shape[0]
-        return Rotary(self.cos.expand(rows, -1, -1).gather(1, index), self.sin.expand(rows, -1, -1).gather(1, index))
+        return Rotary(
+            self.cos.expand(rows, -1, -1).gather(1, index), self.sin.expand(rows, -1, -1).gather(1, index)
+        )
 
     def turn(self, vectors: Tensor) -> Tensor:
         """Rotate vectors [prompts, heads, columns, d_head]."""

@@ -135,7 +135,9 @@ class Stream:
             return self.layers[layer].stream
         if layer == self.model.n_layers and self.final is not None:
             return self.final
-        raise HeadwiseError(f"the stream was captured before layers 0 to {len(self.layers) - 1}, not before {layer}")
+        raise HeadwiseError(
+            f"the stream was captured before layers 0 to {len(self.layers) - 1}, not before {layer}"
+        )
 
     @torch.no_grad()
     def pattern(self, layer: int, position: int, prompt: int = 0) -> Tensor:
@@ -356,7 +358,14 @@ class _Recorder:
             LayerRecord(
                 stream=self.before[layer],
                 call=AttentionCall(
-                    None, layer, _full(call.query), _full(call.key), _full(call.value), call.mask, call.scale, call.cap
+                    None,
+                    layer,
+                    _full(call.query),
+                    _full(call.key),
+                    _full(call.value),
+                    call.mask,
+                    call.scale,
+                    call.cap,
                 ),
                 rotary=self.notes.get((layer, "rotary")),
                 query_scale=self.notes.get((layer, "query")),
