@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 
 from headwise.errors import HeadwiseError
 from headwise.model import store
@@ -29,6 +30,17 @@ _DTYPES = {
     "float16": torch.float16,
 }
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+# What transformers, the hub client and safetensors raise about a model that is not as it should be.
+_TROUBLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    ImportError,
+    AttributeError,
+    RuntimeError,
+    TypeError,
+    SafetensorError,
+)
 _CONVERT = (
     "convert them once, if you trust them, with: "
     'python -c "from transformers import AutoModelForCausalLM as M; '
@@ -265,7 +277,7 @@ def _one_line(place: _Place, part: str) -> Iterator[None]:
         yield
     except HeadwiseError:
         raise
-    except (OSError, ValueError, KeyError, ImportError, AttributeError, RuntimeError, TypeError) as error:
+    except _TROUBLE as error:
         raise HeadwiseError(_reason(place, part, error)) from error
 
 
