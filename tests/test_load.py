@@ -14,7 +14,8 @@ from transformers.utils import logging
 
 import tiny_gguf
 from headwise.errors import HeadwiseError
-from headwise.model import load, store
+from headwise.model import load
+from headwise.model.known import DEFAULT
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_transformers_is_left_as_it_was(saved: Path) -> None:
     logging.enable_progress_bar()
     try:
         load.read(saved)
-        assert logging.get_verbosity() == logging.INFO
+        assert logging.get_verbosity() == 20
         assert logging.is_progress_bar_enabled()
     finally:
         logging.set_verbosity_warning()
@@ -201,5 +202,5 @@ def test_device_map(saved: Path) -> None:
 @pytest.mark.real
 def test_default_model_is_the_one_without_a_name() -> None:
     loaded = load.read()
-    assert (loaded.name, loaded.source) == (store.DEFAULT, "SmolLM2-135M-Instruct")
+    assert (loaded.name, loaded.source) == (DEFAULT, "SmolLM2-135M-Instruct")
     assert loaded.hf.dtype == torch.float32

@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import tiny_gguf
 from headwise.errors import HeadwiseError
 from headwise.model import convert, fetch, store
+from headwise.model import known as known_models
 
 IOI = "When John and Mary went to the store, John gave a drink to"
 
@@ -45,10 +46,8 @@ def leftovers(cache: Path) -> list[str]:
 def test_conversion_keeps_the_model(arch: str, tied: bool, tmp_path: Path) -> None:
     model = tiny_gguf.tiny_model(arch, tied=tied)
     folder = store.from_gguf(tiny_gguf.write(model, tmp_path / "m.gguf"))
-    again: Any
-    again, found = AutoModelForCausalLM.from_pretrained(
-        folder, output_loading_info=True, use_safetensors=True
-    )
+    both: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, use_safetensors=True)
+    again, found = both
     assert type(again) is type(model)
     assert not found["missing_keys"]
     assert not found["unexpected_keys"]
@@ -60,9 +59,7 @@ def test_conversion_keeps_the_model(arch: str, tied: bool, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("split", "pieces"), [("smollm", ["x", "1", "2"]), ("gpt-2", ["x", "12"])])
-def test_digits_are_split_as_the_vocabulary_was_learned(
-    split: str, pieces: list[str], tmp_path: Path
-) -> None:
+def test_digits_are_split_as_they_were_learned(split: str, pieces: list[str], tmp_path: Path) -> None:
     path = tiny_gguf.write(tiny_gguf.tiny_model("llama"), tmp_path / "m.gguf", split=split)
     tokenizer = AutoTokenizer.from_pretrained(store.from_gguf(path))
     assert tokenizer.convert_ids_to_tokens(tokenizer("x12").input_ids) == pieces
@@ -93,6 +90,15 @@ def test_a_file_is_converted_once_wherever_it_lies(tiny: Path, tmp_path: Path) -
     copy.write_bytes(tiny.read_bytes())
     assert store.from_gguf(copy) == first
     assert (first / "model.safetensors").stat().st_mtime_ns == written
+
+
+def test_a_changed_file_is_converted_anew(tiny: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.gguf"
+    path.write_bytes(tiny.read_bytes())
+    first = store.from_gguf(path)
+    assert store.from_gguf(path) == first
+    tiny_gguf.write(tiny_gguf.tiny_model("llama", tied=False), path)
+    assert store.from_gguf(path) != first
 
 
 def test_rescaled_rotary_frequencies_are_refused(tmp_path: Path) -> None:
@@ -136,9 +142,7 @@ store.from_gguf(Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_conversion_leaves_nothing_that_looks_ready(
-    how: signal.Signals, tiny: Path, cache: Path
-) -> None:
+def test_a_killed_conversion_leaves_nothing_half_made(how: signal.Signals, tiny: Path, cache: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", HALFWAY, str(tiny)],
         stdout=subprocess.PIPE,
@@ -195,7 +199,7 @@ def test_remove_frees_the_model(tiny: Path, cache: Path) -> None:
         store.remove(folder.name)
 
 
-def package(model: store.Known, root: Path, content: bytes) -> None:
+def package(model: known_models.Known, root: Path, content: bytes) -> None:
     """Installed packages that hold ``content`` in equal parts."""
     step = -(-len(content) // len(model.parts))
     for number, part in enumerate(model.parts):
@@ -207,23 +211,23 @@ def package(model: store.Known, root: Path, content: bytes) -> None:
 
 
 @pytest.fixture
-def known(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Known:
+def known(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> known_models.Known:
     """A model of two parts, installed, in place of the known ones."""
-    parts = tuple(store.Part(f"hw-part{n}", "1.0", f"hw_part{n}", f"data/m.part{n}") for n in (1, 2))
-    model = store.Known("tiny", "Tiny", "MIT", store.sha256_of(tiny), parts)
-    monkeypatch.setattr(store, "_KNOWN", {"tiny": model})
+    parts = tuple(known_models.Part(f"hw-part{n}", "1.0", f"hw_part{n}", f"data/m.part{n}") for n in (1, 2))
+    model = known_models.Known("tiny", "Tiny", "MIT", store.sha256_of(tiny), parts)
+    monkeypatch.setattr(known_models, "TABLE", {"tiny": model})
     package(model, tmp_path / "site", tiny.read_bytes())
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     return model
 
 
-def test_parts_of_installed_packages_are_put_together(known: store.Known) -> None:
+def test_parts_of_installed_packages_are_put_together(known: known_models.Known) -> None:
     folder = store.ensure("tiny")
     assert store.list_ready()[0].licence == "MIT"
     assert AutoModelForCausalLM.from_pretrained(folder).config.num_hidden_layers == 2
 
 
-def test_a_wrong_hash_is_refused(known: store.Known, tmp_path: Path, cache: Path) -> None:
+def test_a_wrong_hash_is_refused(known: known_models.Known, tmp_path: Path, cache: Path) -> None:
     file = tmp_path / "site" / "hw_part2" / "data" / "m.part2"
     file.write_bytes(file.read_bytes()[:-1] + b"\x00\x01")
     with pytest.raises(HeadwiseError, match="is not the Tiny that was expected: its SHA-256 begins"):
@@ -232,9 +236,9 @@ def test_a_wrong_hash_is_refused(known: store.Known, tmp_path: Path, cache: Path
     assert leftovers(cache) == []
 
 
-def test_terms_must_be_accepted(known: store.Known, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_must_be_accepted(known: known_models.Known, monkeypatch: pytest.MonkeyPatch) -> None:
     strict = replace(known, terms=known.parts[:1])
-    monkeypatch.setattr(store, "_KNOWN", {"tiny": strict})
+    monkeypatch.setattr(known_models, "TABLE", {"tiny": strict})
     with pytest.raises(HeadwiseError, match="--accept-license"):
         store.ensure("tiny", download=True)
     folder = store.ensure("tiny", accept_license=True)

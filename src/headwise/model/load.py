@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 
 from headwise.errors import HeadwiseError
 from headwise.model import store
+from headwise.model.known import DEFAULT, is_known, known
 from headwise.model.quiet import quiet_transformers
 
 if TYPE_CHECKING:
@@ -152,14 +153,14 @@ def _device(device: str | torch.device | None, device_map: str | dict[str, Any] 
 
 
 def _place(name: str | Path | None, revision: str | None) -> _Place:
-    text = store.DEFAULT if name is None else str(name)
+    text = DEFAULT if name is None else str(name)
     path = Path(text).expanduser()
-    if isinstance(name, Path) or store.is_known(text) or path.exists() or _looks_like_path(text):
+    if isinstance(name, Path) or is_known(text) or path.exists() or _looks_like_path(text):
         if revision is not None:
             raise HeadwiseError(f"revision={revision!r} is for hub models; {text!r} is not one")
-        if store.is_known(text) and not isinstance(name, Path):
+        if is_known(text) and not isinstance(name, Path):
             folder = store.ensure(text)
-            return _Place(text, str(folder), source=store.known(text).title)
+            return _Place(text, str(folder), source=known(text).title)
         return _local(text, path)
     if not re.fullmatch(r"(?:[\w.-]+/)?[\w.-]+", text):
         raise HeadwiseError(
@@ -259,7 +260,8 @@ def _weights(
     if device_map is not None:
         options["device_map"] = device_map
     with _one_line(place, "weights"):
-        hf, found = AutoModelForCausalLM.from_pretrained(place.where, output_loading_info=True, **options)
+        both: Any = AutoModelForCausalLM.from_pretrained(place.where, output_loading_info=True, **options)
+    hf, found = both
     # transformers fills gaps with random numbers and goes on; an explanation of those would be fiction.
     gaps = sorted(found["missing_keys"]) + sorted(str(key[0]) for key in found["mismatched_keys"])
     if gaps:
