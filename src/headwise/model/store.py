@@ -191,7 +191,7 @@ def sha256_of(path: Path, progress: Progress | None = None) -> str:
 
 
 def _remembered_sha256(path: Path, progress: Progress) -> str:
-    """The hash of the user's file, taken anew only if its size or time has changed (gigabytes take a while)."""
+    """The hash of the user's file, taken anew only if its size or time has changed (it can take long)."""
     state = path.stat()
     seen = [str(path.resolve()), state.st_size, state.st_mtime_ns]
     memo = cache_folder() / "hashes" / (hashlib.sha256(seen[0].encode()).hexdigest()[:16] + ".json")
