@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 HEADS = ((9, 1), (14, 4), (18, 6))
 LAST_LAYER = 18
@@ -187,7 +188,8 @@ def _peak_memory(run: Contender) -> tuple[float, object]:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         result = run()
     held = peak = 0
-    for event in profiler.profiler.kineto_results.events():  # pyright: ignore[reportOptionalMemberAccess]
+    events: list[Any] = profiler.profiler.kineto_results.events()  # pyright: ignore[reportOptionalMemberAccess]
+    for event in events:
         if event.name() == "[memory]":
             held += event.nbytes()
             peak = max(peak, held)

@@ -35,7 +35,19 @@ _HOMES = {
     "HeadwiseError": "headwise.errors",
 }
 
-__all__ = sorted(["__version__", *_HOMES])
+__all__ = [
+    "AddVectors",
+    "Component",
+    "Head",
+    "HeadwiseError",
+    "Model",
+    "RemoveWithin",
+    "SetVectors",
+    "Subspace",
+    "SwapWithin",
+    "__version__",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:
