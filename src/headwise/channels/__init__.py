@@ -1,0 +1,1 @@
+"""Channels: the singular pairs of a head's query–key form."""
