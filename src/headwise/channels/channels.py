@@ -19,7 +19,7 @@ from headwise.types import Head
 if TYPE_CHECKING:
     from headwise.model.core import Model
 
-_FIELDS = ("sigma", "query_directions", "key_directions", "query_map", "key_map", "rank")
+_FIELDS = ("sigma", "query_map", "key_map", "rank")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +51,15 @@ class Channels:
         ``cache`` names a folder in which they are kept on disk under the hash of the model's weights.
         """
         wanted = model.head(head)
-        svd = layer_channels(model, wanted.layer, cache=cache)
-        return cls(wanted, **{name: getattr(svd, name)[wanted.index] for name in _FIELDS[:-1]},
-                   rank=int(svd.rank[wanted.index]))  # fmt: skip
+        found = layer_channels(model, wanted.layer, cache=cache)
+        sigma, query_map, key_map, rank = (getattr(found, name)[wanted.index] for name in _FIELDS)
+        query = side_maps(model, wanted.layer, "query", torch.float64).matrix[wanted.index].cpu()
+        key = side_maps(model, wanted.layer, "key", torch.float64).matrix[wanted.index // model.anatomy.group].cpu()
+        # UΣ = W_Q G_d and V = W_K G_sᵀ: the directions need not be kept. A null channel has none.
+        real = torch.arange(sigma.numel()) < rank
+        u = query.mT @ query_map / torch.where(real, sigma, torch.ones_like(sigma)) * real
+        v = key.mT @ key_map.mT * real
+        return cls(wanted, sigma, u, v, query_map, key_map, int(rank))
 
     @property
     def condition(self) -> float:
@@ -168,21 +174,32 @@ def split_cell(model: Model, prompt: str | list[int], head: Head | str, query: i
 
 # --- all heads of a layer, found once per model ------------------------------------------------------------------
 
-_known: weakref.WeakKeyDictionary[Model, dict[int, QKSVD]] = weakref.WeakKeyDictionary()
+
+@dataclass(frozen=True, eq=False)
+class LayerChannels:
+    """What the tracer needs of every head of a layer: see :class:`Channels` (leading axis: heads)."""
+
+    sigma: Tensor
+    query_map: Tensor
+    key_map: Tensor
+    rank: Tensor
 
 
-def layer_channels(model: Model, layer: int, *, cache: str | Path | None = None) -> QKSVD:
+_known: weakref.WeakKeyDictionary[Model, dict[int, LayerChannels]] = weakref.WeakKeyDictionary()
+
+
+def layer_channels(model: Model, layer: int, *, cache: str | Path | None = None) -> LayerChannels:
     """The channels of every head of a layer as one batch [heads, …], remembered as long as the model lives."""
     known = _known.setdefault(model, {})
     if layer not in known:
         file = None if cache is None else Path(cache) / model.weight_hash[:16] / f"layer-{layer}.safetensors"
         if file is not None and file.is_file():
-            known[layer] = QKSVD(**load_file(file))
+            known[layer] = LayerChannels(**load_file(file))
         else:
             query = side_maps(model, layer, "query", torch.float64).matrix
             key = side_maps(model, layer, "key", torch.float64).matrix
             svd = qk_svd(query.cpu(), key.repeat_interleave(model.anatomy.group, dim=0).cpu())
-            known[layer] = svd
+            known[layer] = LayerChannels(svd.sigma, svd.query_map, svd.key_map, svd.rank)
             if file is not None:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 save_file({name: getattr(svd, name).contiguous() for name in _FIELDS}, file)
