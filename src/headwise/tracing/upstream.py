@@ -6,7 +6,7 @@ rows and columns directly, whole patterns block of layers by block of layers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -129,6 +129,14 @@ class Upstream:
             if self.post is not None:
                 weights = weights * self.post[low:high, None, :, None]
             yield low, high, weights
+
+    def cells(self, layer: int, firings: Sequence[tuple[int, int, int, int]]) -> list[float]:
+        """The model's attention at some cells (layer, head, query, key) of one layer; 0 where not visible."""
+        _, head, d, s = torch.tensor(firings, device=self.device).mT
+        logits = (self.q[layer, head, d] * self.k[layer, head // self.group, s]).sum(-1) * self.scale[layer]
+        if self.cap is not None:
+            logits = self.cap * torch.tanh(logits / self.cap)
+        return ((logits - self.log_sums[layer, head, d]).exp() * self._masks[layer][d, s]).tolist()
 
     def columns(self, layer: Tensor, head: Tensor, source: Tensor) -> Tensor:
         """What some heads multiply the value of one source token with, at every row: [n, T]."""

@@ -23,9 +23,9 @@ from torch import Tensor
 from headwise.channels.channels import layer_channels
 from headwise.model.readers import SideMaps, side_maps, side_scalars
 from headwise.model.rotary import Rotary
-from headwise.trace.greedy import Rows, drops, first_below, put_back
-from headwise.trace.integrate import Rule, attention, path_gradient
-from headwise.trace.upstream import Upstream
+from headwise.tracing.greedy import Rows, drops, first_below, put_back
+from headwise.tracing.integrate import Rule, attention, path_gradient
+from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Side
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class Rules:
     visible_keys: bool = True
     """Whether the threshold counts the keys a row sees (the published tracer has no windows and counts d + 1)."""
     sides: tuple[Side, ...] = ("query", "key")
-    keep_vectors: bool = False
 
     @classmethod
     def published(cls, **changes: object) -> Rules:
@@ -85,8 +84,6 @@ class SideSignals:
     """The attention each removal took; they sum to ``attention − after``."""
     completeness: float
     """How far all candidates' attributions are from summing to the attention less that of a uniform row."""
-    removed: Tensor | None = None
-    """What the signals are in head space: [d_head] of the query, or [T, d_head] of the keys (if asked for)."""
 
     @property
     def resolved(self) -> bool:
@@ -298,9 +295,6 @@ class _Chunk:
             removed = put_back(cut, removed)
         taken = drops(cut, removed)
         after = self.attention[of[ready]] - taken.sum(1)
-        vectors = None
-        if self.shared.rules.keep_vectors:
-            vectors = self._removed_vectors(side, of[ready], cut.candidates, channel[ready, :width], removed)
         for n, place in enumerate(ready.tolist()):
             i, keep = int(of[place]), removed[n].nonzero()[:, 0]
             results[i] = SideSignals(
@@ -314,24 +308,7 @@ class _Chunk:
                 attributions=tuple(value[place, keep].tolist()),
                 drops=tuple(taken[n, keep].tolist()),
                 completeness=float(completeness[i]),
-                removed=None if vectors is None else vectors[n],
             )
-
-    def _removed_vectors(self, side: Side, of: Tensor, rows: Tensor, channel: Tensor, removed: Tensor) -> Tensor:
-        """The removed signals in head space: Σ a_ck G_s,k of the query, or Σ_c b_ck(t) G_d,k of the keys."""
-        width = self.b.shape[-1]
-        if side == "query":
-            # A row is a_ck · b_tk; read a_ck off the key where b_tk is largest.
-            b = self.b[of].mT.gather(1, channel[..., None].expand(-1, -1, self.T)) * self.visible[of][:, None]
-            at = b.abs().argmax(2, keepdim=True)
-            coordinate = (rows.gather(2, at) / b.gather(2, at))[..., 0] * removed / self.scale
-            by_channel = coordinate.new_zeros(len(of), width).scatter_add_(1, channel, coordinate)
-            return (by_channel[:, None] @ self.key_map[of])[:, 0]
-        a = self.a[of].gather(1, channel)
-        coordinate = rows / a[..., None] * removed[..., None]
-        by_channel = coordinate.new_zeros(len(of), width, self.T)
-        by_channel.scatter_add_(1, channel[..., None].expand(-1, -1, self.T), coordinate)
-        return by_channel.mT @ self.query_map[of].mT
 
 
 # --- rotations -----------------------------------------------------------------------------------------------------

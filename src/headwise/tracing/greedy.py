@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headwise.trace.integrate import attention
+from headwise.tracing.integrate import attention
 
 
 @dataclass(frozen=True, eq=False)
