@@ -117,6 +117,8 @@ def _per_prompt(model: Model, given: Answer | Sequence[Answer] | None, n: int, w
 @dataclass(frozen=True)
 class _Start:
     seeds: list[Seed]
+    answer_id: int
+    wrong_id: int | None
     answer: str
     wrong: str | None
     notes: tuple[str, ...]
@@ -141,7 +143,7 @@ def _start(
     if top_k is not None or top_p is not None:
         chosen = answer_set(logits, top_k, top_p)
         seeds, _ = probability_seeds(up, chosen)
-        return _Start(seeds, " / ".join(shown(model, token) for token in chosen), None, ())
+        return _Start(seeds, chosen[0], None, " / ".join(shown(model, token) for token in chosen), None, ())
     target = top if answer is None else answer
     notes = []
     if top != target:
@@ -156,7 +158,7 @@ def _start(
         notes.append(f"the model does not prefer {shown(model, target)!r} to {against}: there is nothing to trace")
     elif not any(seed.component.kind == "head" for seed in seeds):
         notes.append("no head carries the answer to the last position: the circuit is empty")
-    return _Start(seeds, shown(model, target), None if wrong is None else shown(model, wrong), tuple(notes))
+    return _Start(seeds, target, wrong, shown(model, target), None if wrong is None else shown(model, wrong), tuple(notes))
 
 
 def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vectors: bool) -> Circuit:
@@ -195,6 +197,8 @@ def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vecto
         token_ids=tuple(token_ids),
         answer=start.answer,
         wrong=start.wrong,
+        answer_id=start.answer_id,
+        wrong_id=start.wrong_id,
         model=model.name,
         weight_hash=model.weight_hash,
         counterfactuals=tuple(counterfactuals),

@@ -119,6 +119,8 @@ class Circuit:
     prompt: str | None = None
     answer: str | None = None
     wrong: str | None = None
+    answer_id: int | None = None
+    wrong_id: int | None = None
     mode: str = "exact"
     model: str = ""
     weight_hash: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,10 +66,13 @@ def removal(up: Upstream, firing: Firing, sides: Mapping[Side, Members]) -> Remo
     return Removal(firing, total.get("query"), total.get("key"))
 
 
-def unused(members: Members, width: int, generator: torch.Generator) -> list[tuple[Component, int]]:
-    """The control: the same components, each used channel exchanged for one that no member uses."""
+def unused(
+    members: Members, width: int, generator: torch.Generator, *, avoid: Collection[int] = ()
+) -> list[tuple[Component, int]]:
+    """The control: the same components, each used channel exchanged for one that no member uses (nor ``avoid``)."""
     used = sorted({channel for _, channel in members})
-    free = [channel for channel in range(width) if channel not in set(used)] or list(range(width))
+    taken = {*used, *avoid}
+    free = [channel for channel in range(width) if channel not in taken] or list(range(width))
     order = torch.randperm(len(free), generator=generator).tolist()
     instead = {channel: free[order[i % len(free)]] for i, channel in enumerate(used)}
     return [(component, instead[channel]) for component, channel in members]

@@ -29,6 +29,8 @@ def to_dict(circuit: Circuit) -> dict[str, Any]:
         "token_ids": list(circuit.token_ids),
         "answer": circuit.answer,
         "wrong": circuit.wrong,
+        "answer_id": circuit.answer_id,
+        "wrong_id": circuit.wrong_id,
         "mode": circuit.mode,
         "nodes": [
             {"id": n.id, "kind": n.kind, "layer": n.layer, "head": n.head, "query": n.query, "key": n.key,
@@ -106,6 +108,8 @@ def from_dict(data: dict[str, Any]) -> Circuit:
         prompt=data["prompt"],
         answer=data["answer"],
         wrong=data["wrong"],
+        answer_id=data["answer_id"],
+        wrong_id=data["wrong_id"],
         mode=data["mode"],
         model=data["model"]["name"],
         weight_hash=data["model"]["weight_hash"],

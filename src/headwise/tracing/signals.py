@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from headwise.channels.channels import layer_channels
-from headwise.model.readers import side_maps, side_scalars
 from headwise.model.rotary import Rotary
 from headwise.tracing.search import Firing
 from headwise.tracing.upstream import Upstream
@@ -35,8 +34,8 @@ def component_writes(up: Upstream, component: Component) -> Tensor:
 
 def component_shares(up: Upstream, firing: Firing, side: Side, component: Component) -> Tensor:
     """A component's share of the head's query or key at every position: [T, d_head], after QK-norm and RoPE."""
-    model, layer = up.stream.model, firing.layer
-    maps, scalars = side_maps(model, layer, side, torch.float64), side_scalars(up.stream, layer, side)
+    layer = firing.layer
+    maps, scalars = up.reading(layer, side)
     index = firing.head if side == "query" else firing.head // up.group
     if component.kind == "offset":
         assert maps.offset is not None

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.types import Component
+from headwise.model.readers import SideMaps, SideScalars, side_maps, side_scalars
+from headwise.types import Component, Side
 
 if TYPE_CHECKING:
     from headwise.model.split import Stream
@@ -54,6 +55,7 @@ class Upstream:
         self.log_sums = torch.cat([self._scores(i, i + 1).logsumexp(-1) for i in range(self.n_layers)])
         """[L, H, T]"""
         self._written: Tensor | None = None
+        self._maps: dict[tuple[int, Side], tuple[SideMaps, SideScalars]] = {}
 
     # --- components ----------------------------------------------------------------------------------------------
 
@@ -156,6 +158,13 @@ class Upstream:
     @property
     def _windowed(self) -> bool:
         return any(record.call.mask is not None for record in self.stream.layers)
+
+    def reading(self, layer: int, side: Side) -> tuple[SideMaps, SideScalars]:
+        """How a layer's heads read the stream, in float64: for single signals, not for the search."""
+        if (layer, side) not in self._maps:
+            maps = side_maps(self.stream.model, layer, side, torch.float64)
+            self._maps[layer, side] = maps, side_scalars(self.stream, layer, side)
+        return self._maps[layer, side]
 
     # --- read by heads above ---------------------------------------------------------------------------------------
 
