@@ -19,13 +19,13 @@ Rule = Literal["gauss", "trapezoid"]
 
 @cache
 def nodes(rule: Rule) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Nodes and weights on [0, 1]: Gauss–Legendre with 32 nodes, or the trapezoid rule with 64 intervals.
+    """Nodes and weights on [0, 1]: Gauss–Legendre with 64 nodes, or the trapezoid rule with 64 intervals.
 
     >>> [round(sum(nodes(rule)[1]), 12) for rule in ("gauss", "trapezoid")]
     [1.0, 1.0]
     """
     if rule == "gauss":
-        x, w = np.polynomial.legendre.leggauss(32)
+        x, w = np.polynomial.legendre.leggauss(64)
         return tuple((x + 1) / 2), tuple(w / 2)
     w = np.full(65, 1 / 64)
     w[[0, -1]] /= 2

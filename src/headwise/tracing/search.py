@@ -168,7 +168,7 @@ class _Chunk:
         else:
             vectors, reading, weight = self._key_vectors(matrices)
         scores = vectors @ (reading * weight[:, None]).to(vectors.dtype)
-        completeness = scores.double().sum((1, 2)) - (self.attention - 1 / self.n_visible)
+        completeness = scores.double().sum((1, 2)) - (self.attention - 1 / self.n_visible.double())
         # A token after the query can have been read by nobody: not a candidate.
         n = self.up.n_carried(self.layer)
         future = torch.arange(self.T, device=self.d.device) > self.d[:, None]
