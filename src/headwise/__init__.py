@@ -9,6 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headwise.channels.channels import Channels as Channels
+    from headwise.circuits.build import trace as trace
+    from headwise.circuits.build import trace_firing as trace_firing
+    from headwise.circuits.circuit import Circuit as Circuit
+    from headwise.circuits.faithfulness import faithfulness as faithfulness
+    from headwise.circuits.interventions import intervene as intervene
     from headwise.errors import HeadwiseError as HeadwiseError
     from headwise.model.core import Model as Model
     from headwise.model.edits import AddVectors as AddVectors
@@ -23,6 +29,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Channels": "headwise.channels.channels",
+    "Circuit": "headwise.circuits.circuit",
+    "faithfulness": "headwise.circuits.faithfulness",
+    "intervene": "headwise.circuits.interventions",
+    "trace": "headwise.circuits.build",
+    "trace_firing": "headwise.circuits.build",
     "load": "headwise.model.load",
     "Model": "headwise.model.core",
     "AddVectors": "headwise.model.edits",

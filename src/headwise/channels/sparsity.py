@@ -10,16 +10,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.channels.svd import QKChannels
+from headwise.channels.svd import QKSVD
 
 
-def channel_logits(channels: QKChannels, q: Tensor, keys: Tensor, *, scale: float) -> Tensor:
+def channel_logits(channels: QKSVD, q: Tensor, keys: Tensor, *, scale: float) -> Tensor:
     """Logits by channel: q [..., H, d_head], keys [..., H, T, d_head] -> [..., H, T, K] (scale included).
 
-    Summed over channels (plus the null channel of rank-deficient heads) they are the head's logits.
+    Summed over channels (null channels of rank-deficient heads included) they are the head's logits.
     """
-    a = channels.query_coordinates(q[..., None, :])
-    return scale * a * channels.key_coordinates(keys)
+    a = q[..., None, :].to(channels.query_map) @ channels.query_map
+    return scale * a * (keys.to(channels.key_map) @ channels.key_map.mT)
 
 
 def relative_attention(logits: Tensor, source: Tensor, mask: Tensor | None = None) -> Tensor:

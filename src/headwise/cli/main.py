@@ -17,6 +17,9 @@ from headwise.errors import HeadwiseError
 # verb: (module, what it does in one line); shown in this order
 VERBS: dict[str, tuple[str, str]] = {
     "attention": ("headwise.cli.attention", "which heads attend from where to where, and the model's answer"),
+    "channels": ("headwise.cli.channels", "split one attention over the channels of its head"),
+    "trace": ("headwise.cli.trace", "trace an answer to its circuit, or one attention to its signals"),
+    "intervene": ("headwise.cli.intervene", "remove or boost edges of a circuit and see what the model does"),
     "doctor": ("headwise.cli.doctor", "check that a model is captured, edited and split exactly"),
     "models": ("headwise.cli.models", "list, get and remove models"),
 }

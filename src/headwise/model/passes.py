@@ -44,8 +44,8 @@ class Instruments:
     """Sees, and may change, a layer's attention output [prompts, columns, heads, d_head]."""
     stop_at: int | None = None
     """The last layer whose attention call is needed: its output and everything after it is not computed."""
-    before: list[tuple[nn.Module, Callable[..., None]]] = field(default_factory=list)
-    """Module, function of (module, args, kwargs) called before it runs."""
+    before: list[tuple[nn.Module, Callable[..., Any]]] = field(default_factory=list)
+    """Module, function of (module, args, kwargs) called before it runs; may return other args and kwargs."""
     after: list[tuple[nn.Module, Callable[..., None]]] = field(default_factory=list)
     """Module, function of (module, args, output) called after it ran."""
 

@@ -43,12 +43,16 @@ class Rotary:
         """Rotate back. cos² + sin² is not 1 where a model scales its rotation (YaRN), so divide by it."""
         return self._apply(vectors, -1.0)
 
-    def _apply(self, vectors: Tensor, direction: float) -> Tensor:
+    def transposed(self, vectors: Tensor) -> Tensor:
+        """The transposed map (not the inverse, where a model scales its rotation): ⟨turn(x), y⟩ = ⟨x, transposed(y)⟩."""
+        return self._apply(vectors, -1.0, divide=False)
+
+    def _apply(self, vectors: Tensor, direction: float, *, divide: bool = True) -> Tensor:
         width = self.cos.shape[-1]
         turned, rest = vectors[..., :width], vectors[..., width:]
         cos, sin = self.cos[:, None].to(vectors.dtype), self.sin[:, None].to(vectors.dtype)
         first, second = turned.chunk(2, dim=-1)
         turned = turned * cos + torch.cat((-second, first), dim=-1) * sin * direction
-        if direction < 0:
+        if direction < 0 and divide:
             turned = turned / (cos.square() + sin.square())
         return torch.cat((turned, rest), dim=-1)

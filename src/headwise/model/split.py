@@ -156,7 +156,7 @@ class Stream:
             heads = self._head_writes(below, prompt, column)
             components += _head_components(below, *heads.shape[:2])
             vectors.append(heads.flatten(0, 1))
-            bias = self._bias_write(below, prompt, column)
+            bias = self.bias_write(below, prompt, column)
             if bias is not None:
                 components.append(Component("bias", below))
                 vectors.append(bias[None])
@@ -175,14 +175,14 @@ class Stream:
         for below in range(head.layer):
             weighted = self._weighted_values(below, prompt, column)
             # One small matrix per upstream head instead of a residual-space vector per head and token.
-            through = torch.einsum("dm,hmv->hdv", reader.matrix, self._output_weight(below))
+            through = torch.einsum("dm,hmv->hdv", reader.matrix, self.output_weight(below))
             seen = torch.einsum("hjv,hdv->hjd", weighted, through)
             post_scale = self.layers[below].post_scale
             if post_scale is not None:
                 seen = seen * post_scale[prompt, column]
             components += _head_components(below, *seen.shape[:2])
             vectors.append(reader.place(seen.flatten(0, 1), prompt, column))
-            bias = self._bias_write(below, prompt, column)
+            bias = self.bias_write(below, prompt, column)
             if bias is not None:
                 components.append(Component("bias", below))
                 vectors.append(reader.read(bias[None], prompt, column))
@@ -250,7 +250,7 @@ class Stream:
         span = slice(self._span(prompt).start, column + 1)
         return row[:, span, None] * value.repeat_interleave(anatomy.group, dim=0)[:, span]
 
-    def _output_weight(self, layer: int) -> Tensor:
+    def output_weight(self, layer: int) -> Tensor:
         """[heads, d_model, d_head], with the gain of a post-norm folded in."""
         weight = self.model.anatomy.output(layer).weight.to(self.layers[layer].stream.dtype)
         norm = self.model.anatomy.attention_post_norm(layer)
@@ -259,12 +259,12 @@ class Stream:
     def _head_writes(self, layer: int, prompt: int, column: int) -> Tensor:
         """[heads, source positions, d_model]"""
         weighted = self._weighted_values(layer, prompt, column)
-        writes = torch.einsum("hjv,hmv->hjm", weighted, self._output_weight(layer))
+        writes = torch.einsum("hjv,hmv->hjm", weighted, self.output_weight(layer))
         post_scale = self.layers[layer].post_scale
         return writes if post_scale is None else writes * post_scale[prompt, column]
 
-    def _bias_write(self, layer: int, prompt: int, column: int) -> Tensor | None:
-        """[d_model]: output bias and value bias (every row of attention sums to one)."""
+    def bias_write(self, layer: int, prompt: int, column: int | slice) -> Tensor | None:
+        """[d_model] (or a row per column, where a post-norm makes them differ): output bias and value bias (every row of attention sums to one)."""
         anatomy = self.model.anatomy
         bias, value_bias = anatomy.output(layer).bias, anatomy.value(layer).bias
         if bias is None and value_bias is None:
@@ -276,7 +276,7 @@ class Stream:
             total = total + bias.to(dtype) * (1.0 if norm is None else norm.gain.to(dtype))
         if value_bias is not None:
             per_head = value_bias.to(dtype).repeat_interleave(anatomy.group, dim=0)
-            total = total + torch.einsum("hmv,hv->m", self._output_weight(layer), per_head)
+            total = total + torch.einsum("hmv,hv->m", self.output_weight(layer), per_head)
         post_scale = self.layers[layer].post_scale
         return total if post_scale is None else total * post_scale[prompt, column]
 

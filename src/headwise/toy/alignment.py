@@ -108,7 +108,7 @@ class AlignmentRun:
         size = self.setups[variant].head
         w_q, w_k = (self.weights[n][variant][:size].double() for n in ("w_q", "w_k"))
         channels = qk_svd(w_q, w_k)
-        return channels.u[0], channels.sigma[0], channels.v[0]
+        return channels.query_directions, channels.sigma, channels.key_directions
 
 
 def _pack(setups: list[AlignmentSetup]) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headwise.channels import (
-    QKChannels,
+    QKSVD,
     channel_logits,
     channels_needed,
     qk_svd,
@@ -20,6 +20,7 @@ from headwise.channels import (
     sparsity,
 )
 from headwise.errors import HeadwiseError
+from headwise.model.readers import side_maps
 from headwise.toy.language import Sentence, sentences
 from headwise.toy.randomness import keyed
 from headwise.types import Head
@@ -37,13 +38,10 @@ class Point:
     heads: dict[str, dict[str, float]]
 
 
-def head_channels(model: Any, layer: int) -> QKChannels:
+def head_channels(model: Any, layer: int) -> QKSVD:
     """Channels of all query heads of a layer; the norm's gain belongs to the weights."""
-    query, key = model.anatomy.query(layer).weight.double(), model.anatomy.key(layer).weight.double()
-    key = key.repeat_interleave(model.anatomy.group, 0)
-    norm = model.anatomy.attention_norm(layer)
-    gain = 1.0 if norm is None else norm.gain.double()
-    return qk_svd((query * gain).detach(), (key * gain).detach())
+    query, key = (side_maps(model, layer, side, torch.float64).matrix for side in ("query", "key"))
+    return qk_svd(query, key.repeat_interleave(model.anatomy.group, 0))
 
 
 def answer_position(tokens: Sequence[str], name: str) -> int:
@@ -108,7 +106,7 @@ def _as_next(model: Any, prompt: Sentence) -> str:
 
 
 def _relative(
-    channels: QKChannels, q: Tensor, k: Tensor, visible: Tensor, source: Tensor, scale: float
+    channels: QKSVD, q: Tensor, k: Tensor, visible: Tensor, source: Tensor, scale: float
 ) -> Tensor:
     split = channel_logits(channels, q, k, scale=scale)
     return relative_attention(split, source[:, None].expand(q.shape[:2]), visible)
