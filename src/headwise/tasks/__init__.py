@@ -28,7 +28,9 @@ __all__ = [
 
 
 def make_task(name: str | Path | Task, tokenizer: Any, **options: Any) -> Task:
-    """A built-in task by name, a JSONL file by path, or a task as it is; options that are None are left out."""
+    """A built-in task by name, a JSONL file by path, or a task as it is; options that are None are left
+    out.
+    """
     if isinstance(name, Task):
         return name
     given = {key: value for key, value in options.items() if value is not None}

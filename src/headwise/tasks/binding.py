@@ -4,13 +4,15 @@ Keys are the box labels, the query is the last token. Three things can lead it t
 
 * ``order``: the queried entity is always the same one of a fixed set, the order is shuffled. The box at the
   queried order against the other boxes.
-* ``lexical``: the queried entity is exchanged for another in a counterfactual prompt that is otherwise the same.
-  Its box in the original against its box in the counterfactual: same place, same label, another entity. As a
-  ``triplet`` both keys meet the query of the original; as a ``run`` each meets the query of its own prompt.
-* ``reflexive``: the entity and its place are fixed and the labels shuffled: the answer's box against the others.
+* ``lexical``: the queried entity is exchanged for another in a counterfactual prompt that is otherwise the
+  same. Its box in the original against its box in the counterfactual: same place, same label, another
+  entity. As a ``triplet`` both keys meet the query of the original; as a ``run`` each meets the query of its
+  own prompt.
+* ``reflexive``: the entity and its place are fixed and the labels shuffled: the answer's box against the
+  others.
 
-Testing prompts come in pairs that share the context and ask for two different boxes, so that each one's query is
-the other's "query that asks for the target". Their entities and wording occur in no fitting prompt.
+Testing prompts come in pairs that share the context and ask for two different boxes, so that each one's
+query is the other's "query that asks for the target". Their entities and wording occur in no fitting prompt.
 """
 
 from __future__ import annotations
@@ -101,8 +103,8 @@ class _Writer:
         """The same example, its negative key read from the scene with another entity in the asked clause."""
         entities = (*scene.entities[:asked], entity, *scene.entities[asked + 1 :])
         changed = replace(scene, entities=entities)
-        # A key depends on what stands before it alone, so a triplet needs the context only up to its box. In a
-        # chat template, what stands after the text would be cut off with it.
+        # A key depends on what stands before it alone, so a triplet needs the context only up to its box. In
+        # a chat template, what stands after the text would be cut off with it.
         short = variant == "triplet" and self.format != "chat"
         tokens, keys = self.tokens(changed, asked, until=asked if short else None)
         if short:
@@ -132,7 +134,8 @@ def binding(
     format: str = "plain",
     seed: int = 0,
 ) -> Task:
-    """The binding task: ``prompts`` to fit each contrast, ``test`` and ``scan`` prompts (a third each, if None).
+    """The binding task: ``prompts`` to fit each contrast, ``test`` and ``scan`` prompts (a third each, if
+    None).
 
     ``jitter`` puts fillers of different lengths between the clauses, so that order no longer is position.
     """

@@ -1,8 +1,9 @@
 """Which words of the list are fruits? A list of several categories, then a question for one of them.
 
-Keys are the last tokens of the items, the query is the last token of the prompt. There is one contrast for each
-category, its items against all others, and the category feature is the union of them. Testing prompts come in
-pairs that share the list and ask for two categories; their items and wording occur in no fitting prompt.
+Keys are the last tokens of the items, the query is the last token of the prompt. There is one contrast for
+each category, its items against all others, and the category feature is the union of them. Testing prompts
+come in pairs that share the list and ask for two categories; their items and wording occur in no fitting
+prompt.
 """
 
 from __future__ import annotations
@@ -62,10 +63,11 @@ def filter(
     format: str = "few-shot",
     seed: int = 0,
 ) -> Task:
-    """The filter task: ``prompts`` in all to fit the categories' contrasts, ``items`` of each category in a list.
+    """The filter task: ``prompts`` in all to fit the categories' contrasts, ``items`` of each category in a
+    list.
 
-    ``categories`` is 5, 13 or a choice of names. Items of several tokens are kept and stand by their last one;
-    ``single`` filters them out. ``jitter`` varies the length of the list.
+    ``categories`` is 5, 13 or a choice of names. Items of several tokens are kept and stand by their last
+    one; ``single`` filters them out. ``jitter`` varies the length of the list.
     """
     form = check_format(format, tokenizer)
     names = _names(categories)
@@ -126,7 +128,7 @@ def filter(
         test=Contrast("filter", tuple(tested), "category"),
         unions={"category": tuple(names)},
         held_out=("item", "template"),
-        colours={name: "category" for name in (*names, "category")},
+        colours=dict.fromkeys((*names, "category"), "category"),
         settings={
             "prompts": prompts, "test": test, "scan": scan, "categories": list(names), "items": items,
             "single": single, "jitter": jitter, "format": form, "seed": seed,

@@ -3,10 +3,11 @@
     {"prompt": "The [[jam:jam]] is in Box [[right:Z]]. The pen is in Box [[wrong:B]]. The jam is in Box",
      "query": -1, "positive": ["right"], "negative": ["wrong"], "groups": {"entity": "jam"}}
 
-A span is marked in the prompt as ``[[name:text]]`` (the marks are taken out before the model reads it), or given
-as character offsets ``[start, end]`` into the prompt. A position is a span's last token. ``query`` is a span, an
-offset pair, or a token position; −1 (the last token) if left out. ``feature`` names the contrast a line belongs
-to, ``groups`` labels it: the values of the first group named in ``hold_out`` decide who fits and who tests.
+A span is marked in the prompt as ``[[name:text]]`` (the marks are taken out before the model reads it), or
+given as character offsets ``[start, end]`` into the prompt. A position is a span's last token. ``query`` is
+a span, an offset pair, or a token position; −1 (the last token) if left out. ``feature`` names the contrast
+a line belongs to, ``groups`` labels it: the values of the first group named in ``hold_out`` decide who fits
+and who tests.
 """
 
 from __future__ import annotations
@@ -157,6 +158,6 @@ def _task(name: str, found: Sequence[tuple[str, Example]], seed: int, hold_out: 
         test=Contrast(name, tuple(test)),
         unions={"all features": tuple(fits)} if len(fits) > 1 else {},
         held_out=(group,) if group else (),
-        colours={f: "set" for f in (*fits, *(["all features"] if len(fits) > 1 else []))},
+        colours=dict.fromkeys((*fits, *(["all features"] if len(fits) > 1 else [])), "set"),
         settings={"file": name, "prompts": len(found), "hold_out": group, "seed": seed},
     )

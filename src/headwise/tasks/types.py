@@ -16,10 +16,10 @@ class Example:
     """One prompt of a contrast. Positions count tokens; keys are the positive ones, then the negative ones.
 
     ``groups`` labels the prompt (entity, template, order …), ``key_groups`` its keys, one label a key.
-    ``answers`` is the token that the model would say if it chose a key, one a key. With ``other`` the negative
-    keys stand in that counterfactual prompt, and ``other_query`` is the position that reads them there (None:
-    they are paired with the query of the prompt itself, a triplet). ``swap`` names an original and a target key,
-    and ``partner`` the example of the same contrast whose query asks for the target.
+    ``answers`` is the token that the model would say if it chose a key, one a key. With ``other`` the
+    negative keys stand in that counterfactual prompt, and ``other_query`` is the position that reads them
+    there (None: they are paired with the query of the prompt itself, a triplet). ``swap`` names an original
+    and a target key, and ``partner`` the example of the same contrast whose query asks for the target.
 
     >>> Example((5, 6, 7), query=2, positive=(0,), negative=(1,)).keys
     (0, 1)
@@ -73,7 +73,9 @@ def _inside(what: str, position: int, tokens: Sequence[int]) -> None:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Examples of one feature. ``varies`` names the group whose values the query takes: it bounds the rank."""
+    """Examples of one feature. ``varies`` names the group whose values the query takes: it bounds the
+    rank.
+    """
 
     name: str
     examples: tuple[Example, ...]
@@ -102,11 +104,12 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Task:
-    """Everything one study needs: prompts to find heads, to fit features, and to test them on what is held out.
+    """Everything one study needs: prompts to find heads, to fit features, and to test them on what is held
+    out.
 
-    ``rule`` ranks heads: by the share of prompts in which the right key gets most attention, or by attention on
-    positive over attention on negative keys. ``unions`` names joint features. ``held_out`` are the groups that
-    must not be shared by fitting and testing prompts; ``colours`` the groups to colour pictures by.
+    ``rule`` ranks heads: by the share of prompts in which the right key gets most attention, or by attention
+    on positive over attention on negative keys. ``unions`` names joint features. ``held_out`` are the groups
+    that must not be shared by fitting and testing prompts; ``colours`` the groups to colour pictures by.
     """
 
     name: str
