@@ -9,13 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headwise.contrast.bank import FeatureBank as FeatureBank
+    from headwise.contrast.study import contrast as contrast
     from headwise.errors import HeadwiseError as HeadwiseError
-    from headwise.model.load import load as load
     from headwise.model.core import Model as Model
     from headwise.model.edits import AddVectors as AddVectors
     from headwise.model.edits import RemoveWithin as RemoveWithin
     from headwise.model.edits import SetVectors as SetVectors
     from headwise.model.edits import SwapWithin as SwapWithin
+    from headwise.model.load import load as load
     from headwise.types import Component as Component
     from headwise.types import Head as Head
     from headwise.types import Subspace as Subspace
@@ -33,6 +35,8 @@ _HOMES = {
     "Head": "headwise.types",
     "Subspace": "headwise.types",
     "HeadwiseError": "headwise.errors",
+    "FeatureBank": "headwise.contrast.bank",
+    "contrast": "headwise.contrast",
 }
 
 __all__ = sorted(["__version__", *_HOMES])
@@ -41,7 +45,9 @@ __all__ = sorted(["__version__", *_HOMES])
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'headwise' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    home = importlib.import_module(_HOMES[name])
+    # A room that is a public name itself can be called; it must be the module, whoever imported it first.
+    return home if _HOMES[name] == f"headwise.{name}" else getattr(home, name)
 
 
 def __dir__() -> list[str]:

@@ -23,7 +23,14 @@ class RunFolder:
     refused.
     """
 
-    def __init__(self, path: str | Path, kind: str, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        kind: str,
+        config: Mapping[str, Any],
+        *,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
         self.path = Path(path)
         self.manifest = {"schema": SCHEMA, "kind": kind, "config": json.loads(json.dumps(config))}
         try:
@@ -38,7 +45,7 @@ class RunFolder:
             ) from None
         found = self.read_json("manifest.json")
         if found is None:
-            versions = {"python": platform.python_version(), "torch": torch.__version__}
+            versions = {"python": platform.python_version(), "torch": torch.__version__, **(versions or {})}
             self.write_json("manifest.json", self.manifest | {"versions": versions})
         elif {k: found.get(k) for k in self.manifest} != self.manifest:
             raise HeadwiseError(

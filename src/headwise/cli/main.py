@@ -17,7 +17,10 @@ from headwise.errors import HeadwiseError
 # verb: (module, what it does in one line); shown in this order
 VERBS: dict[str, tuple[str, str]] = {
     "attention": ("headwise.cli.attention", "which heads attend from where to where, and the model's answer"),
+    "attribute": ("headwise.cli.attribute", "a prompt's attention logits by token and named feature"),
+    "contrast": ("headwise.cli.contrast", "find a task's heads and features, and test them on unseen words"),
     "doctor": ("headwise.cli.doctor", "check that a model is captured, edited and split exactly"),
+    "heads": ("headwise.cli.heads", "rank every head of the model on a task"),
     "models": ("headwise.cli.models", "list, get and remove models"),
 }
 

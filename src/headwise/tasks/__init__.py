@@ -20,11 +20,23 @@ __all__ = [
     "Example",
     "Task",
     "binding",
+    "check_task_name",
     "design_warnings",
     "filter",
     "make_task",
     "read_jsonl",
 ]
+
+
+def check_task_name(name: str) -> None:
+    """Refuse a task that does not exist, before a model is loaded for it."""
+    if name in BUILT_IN:
+        return
+    if not name.endswith((".jsonl", ".json")):
+        known = ", ".join(BUILT_IN)
+        raise HeadwiseError(f"there is no task {name!r}: write {known} or the path of a .jsonl file")
+    if not Path(name).is_file():
+        raise HeadwiseError(f"there is no file {name!r}")
 
 
 def make_task(name: str | Path | Task, tokenizer: Any, **options: Any) -> Task:
@@ -43,10 +55,5 @@ def make_task(name: str | Path | Task, tokenizer: Any, **options: Any) -> Task:
             if "unexpected keyword" not in str(error):
                 raise
             raise HeadwiseError(f"the task {text!r} has no option {wrong[-2]!r}") from None
-    if text.endswith((".jsonl", ".json")) or isinstance(name, Path):
-        if not Path(text).is_file():
-            raise HeadwiseError(f"there is no file {text!r}")
-        return read_jsonl(text, tokenizer, **{k: v for k, v in given.items() if k in ("seed", "hold_out")})
-    raise HeadwiseError(
-        f"there is no task {text!r}: write {', '.join(BUILT_IN)} or the path of a .jsonl file"
-    )
+    check_task_name(text)
+    return read_jsonl(text, tokenizer, **{k: v for k, v in given.items() if k in ("seed", "hold_out")})
