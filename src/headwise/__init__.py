@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit as Circuit
     from headwise.circuits.faithfulness import faithfulness as faithfulness
     from headwise.circuits.interventions import intervene as intervene
+    from headwise.contrast.bank import FeatureBank as FeatureBank
+    from headwise.contrast.study import contrast as contrast
     from headwise.errors import HeadwiseError as HeadwiseError
     from headwise.model.core import Model as Model
     from headwise.model.edits import AddVectors as AddVectors
@@ -45,11 +47,16 @@ _HOMES = {
     "Head": "headwise.types",
     "Subspace": "headwise.types",
     "HeadwiseError": "headwise.errors",
+    "FeatureBank": "headwise.contrast.bank",
+    "contrast": "headwise.contrast",
 }
 
 __all__ = [
     "AddVectors",
+    "Channels",
+    "Circuit",
     "Component",
+    "FeatureBank",
     "Head",
     "HeadwiseError",
     "Model",
@@ -58,14 +65,21 @@ __all__ = [
     "Subspace",
     "SwapWithin",
     "__version__",
+    "contrast",
+    "faithfulness",
+    "intervene",
     "load",
+    "trace",
+    "trace_firing",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'headwise' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    home = importlib.import_module(_HOMES[name])
+    # A room that is a public name itself can be called; it must be the module, whoever imported it first.
+    return home if _HOMES[name] == f"headwise.{name}" else getattr(home, name)
 
 
 def __dir__() -> list[str]:

@@ -20,7 +20,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "channels": ("headwise.cli.channels", "split one attention over the channels of its head"),
     "trace": ("headwise.cli.trace", "trace an answer to its circuit, or one attention to its signals"),
     "intervene": ("headwise.cli.intervene", "remove or boost edges of a circuit and see what the model does"),
+    "attribute": ("headwise.cli.attribute", "a prompt's attention logits by token and named feature"),
+    "contrast": ("headwise.cli.contrast", "find a task's heads and features, and test them on unseen words"),
     "doctor": ("headwise.cli.doctor", "check that a model is captured, edited and split exactly"),
+    "heads": ("headwise.cli.heads", "rank every head of the model on a task"),
     "models": ("headwise.cli.models", "list, get and remove models"),
 }
 

@@ -1,4 +1,12 @@
-"""Contrastive QK features: covariance, rank, subspaces, swaps and attribution, on tensors alone."""
+"""Contrastive QK features: covariance, rank, subspaces, swaps and attribution, on tensors alone.
+
+The package is also a function: ``headwise.contrast(model, "binding")`` runs a whole study, see
+:func:`headwise.contrast.study.contrast`.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
 
 from headwise.contrast.attribution import Attribution, attribute, query_split
 from headwise.contrast.covariance import ContrastiveCovariance
@@ -25,6 +33,18 @@ from headwise.contrast.subspaces import (
     union,
 )
 from headwise.contrast.swaps import Edited, Rows, SwapTest, dose_response, edit_rows, swap_keys, swap_test
+
+
+class _Study(ModuleType):
+    """This package, which can also be called; the study's own modules are imported when that happens."""
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        from headwise.contrast.study import contrast
+
+        return contrast(*given, **options)
+
+
+sys.modules[__name__].__class__ = _Study
 
 __all__ = [
     "Attribution",

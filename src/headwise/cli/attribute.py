@@ -1,0 +1,64 @@
+"""``headwise attribute``: a prompt's attention logits, token by token, by named feature."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.cli.verb import new_app
+
+app = new_app("Split a head's attention logits by the features of a bank, token by token.")
+
+
+@app.command()
+def attribute(
+    prompt: Annotated[str, typer.Argument(help="The text the model reads.")],
+    features: Annotated[Path, typer.Option(help="The folder of a `headwise contrast` run, or its bank.")],
+    head: Annotated[
+        list[str] | None, typer.Option("--head", help="A head of the bank, such as L18H6; may be repeated.")
+    ] = None,
+    query: Annotated[str, typer.Option(help="The token that attends, as text or position.")] = "-1",
+    method: Annotated[str, typer.Option(help="sequential or shapley.")] = "sequential",
+    model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the bars as an HTML page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Split a head's attention logits by the features of a bank, token by token."""
+    from headwise.contrast.bank import FeatureBank
+    from headwise.contrast.example import attribution_records
+    from headwise.errors import HeadwiseError
+    from headwise.look import find_positions
+    from headwise.model.load import load
+
+    if method not in ("sequential", "shapley"):
+        raise HeadwiseError(f"method {method!r} is not known: write sequential or shapley")
+    bank = FeatureBank.load(features)
+    for name in head or []:
+        bank.of(name)
+    loaded = load(model)
+    bank.require(loaded)
+    rows = find_positions(loaded.tokens(prompt), query)
+    if len(rows) > 1:
+        raise HeadwiseError(f"token {query!r} stands at positions {rows}: give one of these as the query")
+    records = attribution_records(loaded, prompt, bank, heads=head, query=rows[0])
+    if out is not None:
+        from headwise.show.contrast_report import attribution_report
+
+        attribution_report(records, prompt).write(out)
+    if as_json:
+        document = {"prompt": prompt, "query": rows[0], "logits": records}
+        print(json.dumps(document, indent=1, ensure_ascii=False))
+        return
+    from headwise.show.contrast_terminal import attribution_table
+    from headwise.show.terminal import console
+
+    for name in dict.fromkeys(r["head"] for r in records):
+        of = [r for r in records if r["head"] == name]
+        methods = {r["method"] for r in of}
+        chosen = [r for r in of if r["method"] == (method if method in methods else "sequential")]
+        console().print(attribution_table(name, chosen))
+    if out is not None:
+        console().print(f"bars: {out}", markup=False, soft_wrap=True)

@@ -1,0 +1,156 @@
+"""From labelled prompts to what the estimator needs: each prompt's query and the means of its key sets.
+
+One forward pass a prompt, for every head asked for at once; it stops after the last layer needed. Memory
+follows one batch, and what is kept is (q, k̄+, k̄−) a prompt and head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headwise.contrast.covariance import ContrastiveCovariance, Keep
+from headwise.errors import HeadwiseError
+from headwise.tasks.types import Example
+from headwise.types import Head
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+BATCH = 64
+Tick = Callable[[int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Queries and set means of n prompts and h heads, float64 [n, h, d_head] each."""
+
+    q: Tensor
+    plus: Tensor
+    minus: Tensor
+    other_q: Tensor | None = None
+    """The query that read the negative keys, where that was another one."""
+
+    def __len__(self) -> int:
+        return self.q.shape[0]
+
+    def feed(self, estimator: ContrastiveCovariance) -> ContrastiveCovariance:
+        """Add these prompts to an estimator."""
+        return estimator.partial_fit(self.q, self.plus, self.minus, negative_q=self.other_q)
+
+    def tensors(self) -> dict[str, Tensor]:
+        held = {"q": self.q, "plus": self.plus, "minus": self.minus}
+        return held if self.other_q is None else {**held, "other_q": self.other_q}
+
+
+def pair_batches(
+    model: Model, examples: Sequence[Example], heads: Sequence[Head] | None = None, tick: Tick | None = None
+) -> Iterator[tuple[list[int], Pairs]]:
+    """Batches of prompts of similar length: their indices and their pairs. ``heads`` None is every head."""
+    plain = [i for i, e in enumerate(examples) if e.other is None]
+    crossed = [i for i, e in enumerate(examples) if e.other is not None]
+    if plain:
+        prompts = [examples[i].tokens for i in plain]
+        stream = model.stream_capture(
+            prompts,
+            heads=heads,
+            queries=[[examples[i].query] for i in plain],
+            keys=[list(examples[i].keys) for i in plain],
+            want=("q", "k"),
+            batch_size=BATCH,
+        )
+        for places, seen in stream:
+            indices = [plain[p] for p in places]
+            counts = [(len(examples[i].positive), len(examples[i].negative)) for i in indices]
+            q, k = _q(seen), _k(seen)
+            yield indices, Pairs(q, *(_means(k, counts, side) for side in (0, 1)))
+            _tell(tick, len(indices))
+    crossed.sort(key=lambda i: len(examples[i].tokens))
+    for start in range(0, len(crossed), BATCH):
+        indices = crossed[start : start + BATCH]
+        yield indices, _crossed(model, [examples[i] for i in indices], heads)
+        _tell(tick, len(indices))
+
+
+def _crossed(model: Model, batch: Sequence[Example], heads: Sequence[Head] | None) -> Pairs:
+    """Positive keys of the prompts themselves, negative keys of their counterfactuals."""
+    own = model.capture(
+        [e.tokens for e in batch],
+        heads=heads,
+        queries=[[e.query] for e in batch],
+        keys=[list(e.positive) for e in batch],
+        want=("q", "k"),
+        batch_size=BATCH,
+    )
+    run = batch[0].other_query is not None
+    other = model.capture(
+        [e.other or () for e in batch],
+        heads=heads,
+        queries=[[e.other_query if e.other_query is not None else 0] for e in batch],
+        keys=[list(e.negative) for e in batch],
+        want=("q", "k"),
+        batch_size=BATCH,
+    )
+    plus = _means(_k(own), [(len(e.positive), 0) for e in batch], 0)
+    minus = _means(_k(other), [(len(e.negative), 0) for e in batch], 0)
+    return Pairs(_q(own), plus, minus, _q(other) if run else None)
+
+
+def _q(seen: object) -> Tensor:
+    return seen.q[:, :, 0].double()  # type: ignore[attr-defined]
+
+
+def _k(seen: object) -> Tensor:
+    return seen.k.double()  # type: ignore[attr-defined]
+
+
+def _means(keys: Tensor, counts: Sequence[tuple[int, int]], side: int) -> Tensor:
+    """Mean of the first ``counts[i][0]`` keys (side 0) or the next ``counts[i][1]`` (side 1) [n, h, d]."""
+    weight = torch.zeros(len(counts), keys.shape[2], dtype=keys.dtype)
+    for row, pair in enumerate(counts):
+        start = 0 if side == 0 else pair[0]
+        weight[row, start : start + pair[side]] = 1 / pair[side]
+    return torch.einsum("nhcd,nc->nhd", keys, weight.to(keys.device))
+
+
+def _tell(tick: Tick | None, count: int) -> None:
+    if tick is not None:
+        tick(count)
+
+
+def collect_pairs(
+    model: Model, examples: Sequence[Example], heads: Sequence[Head] | None = None, tick: Tick | None = None
+) -> Pairs:
+    """The pairs of all examples, in their order."""
+    order: list[int] = []
+    parts: list[Pairs] = []
+    for indices, pairs in pair_batches(model, examples, heads, tick):
+        order += indices
+        parts.append(pairs)
+    back = torch.tensor(order).argsort()
+    names = parts[0].tensors()
+    return Pairs(**{name: torch.cat([part.tensors()[name] for part in parts])[back] for name in names})
+
+
+def fit_heads(
+    model: Model,
+    examples: Sequence[Example],
+    heads: Sequence[Head] | None = None,
+    *,
+    keep: Keep = "sums",
+    tick: Tick | None = None,
+) -> ContrastiveCovariance:
+    """ΔC of many heads (None: all) in one pass; with ``keep="sums"`` memory does not grow with the prompts.
+
+    The head axis follows ``heads``, or ``model.heads``. Prompts enter in the order of their lengths.
+    """
+    estimator = ContrastiveCovariance(keep=keep)
+    for _, pairs in pair_batches(model, examples, heads, tick):
+        pairs.feed(estimator)
+    if not estimator.n_prompts_:
+        raise HeadwiseError("no prompts were given")
+    return estimator

@@ -1,0 +1,183 @@
+"""Which heads do the task? Every head of the model ranked in one pass over labelled prompts.
+
+Three numbers a head: the share of prompts in which a positive key gets most of the attention among the keys,
+the attention on positive over that on negative keys, and the attention on all keys. Beside the score that
+ranks stand its bootstrap interval and the p-value of a permutation test (labels shuffled inside each
+prompt), corrected over all heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from headwise.contrast.collect import BATCH, Tick
+from headwise.errors import HeadwiseError
+from headwise.tasks.types import Contrast, Rule
+from headwise.types import Head
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+ACCURACY = 0.3
+"""A head that finds the right key in this share of prompts does the task."""
+MASS = 0.05
+"""A head that gives the keys less attention than this does not take part, whatever its ratio."""
+LEVEL = 0.05
+MOST = 9
+"""Heads chosen without being named, at most."""
+
+
+@dataclass(frozen=True)
+class HeadScore:
+    """One head's numbers on the task; ``score`` is the one that ranks, ``ci`` its 95 % interval."""
+
+    head: Head
+    score: float
+    ci: tuple[float, float]
+    p_value: float
+    q_value: float
+    accuracy: float
+    ratio: float
+    mass: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "head": str(self.head), "ci": list(self.ci)}
+
+
+def label_attention(model: Model, contrast: Contrast, tick: Tick | None = None) -> tuple[Tensor, Tensor]:
+    """Attention [n, heads, keys] of every head from the query to each labelled key, and [n, keys] labels.
+
+    A label is 1 for a positive key, 0 for a negative one and −1 where a prompt has fewer keys.
+    """
+    examples = contrast.examples
+    if any(e.other is not None for e in examples):
+        raise HeadwiseError(
+            f"contrast {contrast.name!r} has counterfactual prompts: scan heads on plain ones"
+        )
+    widest = max(len(e.keys) for e in examples)
+    attention = torch.zeros(len(examples), len(model.heads), widest)
+    labels = torch.full((len(examples), widest), -1, dtype=torch.long)
+    for i, e in enumerate(examples):
+        labels[i, : len(e.positive)] = 1
+        labels[i, len(e.positive) : len(e.keys)] = 0
+    stream = model.stream_capture(
+        [e.tokens for e in examples],
+        queries=[[e.query] for e in examples],
+        keys=[list(e.keys) for e in examples],
+        want=("pattern",),
+        batch_size=BATCH,
+    )
+    for indices, seen in stream:
+        assert seen.pattern is not None
+        attention[indices, :, : seen.pattern.shape[-1]] = seen.pattern[:, :, 0].float().cpu()
+        if tick is not None:
+            tick(len(indices))
+    if not torch.isfinite(attention).all():
+        raise HeadwiseError(
+            "the model's attention is NaN or infinite: its output cannot be used, try float32"
+        )
+    return attention, labels
+
+
+def rank_heads(
+    heads: Sequence[Head],
+    attention: Tensor,
+    labels: Tensor,
+    *,
+    rule: Rule,
+    generator: torch.Generator,
+    permutations: int = 9999,
+    bootstrap: int = 1000,
+) -> list[HeadScore]:
+    """Rank heads from their attention [n, heads, keys] and labels [n, keys], best first.
+
+    By ``ratio``, heads whose attention on the keys is below ``MASS`` come last.
+
+    >>> attention = torch.tensor([[[0.8, 0.1], [0.1, 0.8]]]).repeat(30, 1, 1)
+    >>> labels = torch.tensor([[1, 0]]).repeat(30, 1)
+    >>> g = torch.Generator().manual_seed(0)
+    >>> ranked = rank_heads([Head(0, 0), Head(0, 1)], attention, labels, rule="accuracy", generator=g)
+    >>> [(r.head, r.score, r.q_value < 0.01) for r in ranked]
+    [(L0H0, 1.0, True), (L0H1, 0.0, False)]
+    """
+    n, _, width = attention.shape
+    positive = (labels == 1).to(attention)
+    on = torch.einsum("nhk,nk->nh", attention, positive)
+    total = torch.einsum("nhk,nk->nh", attention, (labels >= 0).to(attention))
+    # What a positive key earns: being the argmax, or its attention. Both sums are linear in the labels, so
+    # all permutations are one matrix product.
+    best = attention.masked_fill((labels < 0)[:, None], -1).argmax(-1)
+    hit = torch.nn.functional.one_hot(best, width).to(attention)
+    right = torch.einsum("nhk,nk->nh", hit, positive)
+    earned = hit if rule == "accuracy" else attention
+    statistic = (right if rule == "accuracy" else on).sum(0).double()
+
+    exceeded = torch.zeros(attention.shape[1])
+    flat = earned.permute(0, 2, 1).reshape(n * width, -1)
+    for start in range(0, permutations, 500):
+        count = min(500, permutations - start)
+        shuffled = _shuffled(labels, count, generator).to(flat)
+        exceeded += (shuffled.reshape(count, -1) @ flat >= statistic.float() * (1 - 1e-6)).sum(0)
+    p = ((1 + exceeded) / (1 + permutations)).double()
+    q = benjamini_hochberg(p)
+
+    picks = torch.randint(0, n, (bootstrap, n), generator=generator)
+    weights = torch.zeros(bootstrap, n).scatter_add_(1, picks, torch.ones(bootstrap, n)) / n
+    means = {name: x.mean(0) for name, x in (("right", right), ("on", on), ("total", total))}
+    ratio = means["on"] / (means["total"] - means["on"]).clamp_min(1e-9)
+    if rule == "accuracy":
+        draws = weights @ right
+    else:
+        draws = (weights @ on) / (weights @ (total - on)).clamp_min(1e-9)
+    ends = torch.quantile(draws.double(), torch.tensor([0.025, 0.975], dtype=torch.float64), dim=0)
+    score = means["right"] if rule == "accuracy" else ratio
+    found = [
+        HeadScore(
+            head,
+            float(score[i]),
+            (float(ends[0, i]), float(ends[1, i])),
+            float(p[i]),
+            float(q[i]),
+            float(means["right"][i]),
+            float(ratio[i]),
+            float(means["total"][i]),
+        )
+        for i, head in enumerate(heads)
+    ]
+    quiet = {s.head: rule == "ratio" and s.mass < MASS for s in found}
+    return sorted(found, key=lambda s: (quiet[s.head], -s.score, s.head))
+
+
+def _shuffled(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Labels permuted among the keys of each prompt [count, n, keys], absent keys staying absent."""
+    draw = torch.rand(count, *labels.shape, generator=generator)
+    draw = draw.masked_fill((labels < 0)[None], 2.0)
+    # Ranks below the number of positive keys are the new positive ones.
+    return draw.argsort(-1).argsort(-1) < (labels == 1).sum(-1)[None, :, None]
+
+
+def benjamini_hochberg(p: Tensor) -> Tensor:
+    """Adjusted p-values (false discovery rate).
+
+    >>> benjamini_hochberg(torch.tensor([0.01, 0.04, 0.03, 0.8])).tolist()
+    [0.04, 0.0533..., 0.0533..., 0.8...]
+    """
+    order = p.argsort()
+    scaled = p[order] * len(p) / torch.arange(1, len(p) + 1, dtype=p.dtype)
+    adjusted = torch.cummin(scaled.flip(0), 0).values.flip(0).clamp_max(1)
+    return torch.empty_like(p).index_copy_(0, order, adjusted)
+
+
+def choose_heads(scores: Sequence[HeadScore], rule: Rule, most: int = MOST) -> list[Head]:
+    """The heads that do the task: right in ≥ 30 % of prompts, or the best ratios, beyond chance."""
+    fit = [s for s in scores if s.q_value <= LEVEL]
+    if rule == "accuracy":
+        fit = [s for s in fit if s.score >= ACCURACY]
+    else:
+        fit = [s for s in fit if s.mass >= MASS][: min(most, 3)]
+    return [s.head for s in fit[:most]]

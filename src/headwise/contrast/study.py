@@ -1,0 +1,306 @@
+"""The whole study: find heads, fit features, test them on what was held out. Every stage can be resumed.
+
+With a run folder, each stage leaves its shards there as it goes; the same command finds them and continues.
+The shards are cut at fixed places, so an interrupted run ends with the very numbers of one that was not.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+from headwise.contrast.bank import BankFeature, FeatureBank
+from headwise.contrast.collect import Pairs, collect_pairs
+from headwise.contrast.example import attribution_records
+from headwise.contrast.features import (
+    Fitted,
+    angle_records,
+    fit_contrast,
+    growth_records,
+    probe,
+    spectrum_records,
+    unite,
+)
+from headwise.contrast.heads import HeadScore, choose_heads, label_attention, rank_heads
+from headwise.contrast.measure import capture_rows, join, measure
+from headwise.contrast.run import ContrastRun, Record, gallery_labels, pad_keys
+from headwise.contrast.tables import feature_record, head_record, swap_tables
+from headwise.contrast.through import through_model as through
+from headwise.errors import HeadwiseError
+from headwise.randomness import keyed
+from headwise.runs import RunFolder
+from headwise.tasks import design_warnings, make_task
+from headwise.tasks.types import Contrast, Example, Task
+from headwise.types import Head
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+SHARD = 128
+"""Prompts between two saves; even, so that test prompts stay with their partners."""
+GALLERY = 240
+"""Test prompts whose vectors are kept for pictures."""
+
+
+class Progress(Protocol):
+    """Told which stage is under way, how many of its prompts are done, and how many there are."""
+
+    def __call__(self, stage: str, done: int, total: int) -> None: ...
+
+
+def contrast(
+    model: Model,
+    task: str | Path | Task = "binding",
+    *,
+    heads: str | Sequence[Head | str] = "auto",
+    out: str | Path | None = None,
+    draws: int = 100,
+    energy: float = 0.99,
+    max_rank: int = 9,
+    through_model: int = 0,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **options: Any,
+) -> ContrastRun:
+    """Find the heads of a task, fit its features in them and test them on unseen items.
+
+    ``task`` is ``binding``, ``filter``, the path of a JSONL file, or a :class:`headwise.tasks.Task`;
+    ``options`` go to it (``prompts``, ``format``, ``jitter`` …). ``heads`` are chosen by scanning unless
+    named. ``max_rank`` limits the subspaces, so that a swap of one stays far from a swap of the whole keys.
+    ``through_model`` is the number of test prompts on which swaps are also made in the running model. With
+    ``out`` the run is kept there and continued if it was interrupted.
+    """
+    began = time.perf_counter()
+    if draws < 100:
+        raise HeadwiseError(f"draws={draws} random subspaces are too few for a percentile: give at least 100")
+    if not 1 <= max_rank <= model.d_head:
+        raise HeadwiseError(f"max_rank={max_rank} is outside 1..{model.d_head}, the head's dimensions")
+    made = make_task(task, model.tokenizer, seed=seed, **options)
+    named = None if heads == "auto" else _named(model, heads)
+    config = {
+        "model": model.name,
+        "weight_hash": model.weight_hash,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "task": made.name,
+        "settings": dict(made.settings),
+        "heads": "auto" if named is None else [str(h) for h in named],
+        "draws": draws,
+        "energy": energy,
+        "max_rank": max_rank,
+        "through_model": through_model,
+        "seed": seed,
+    }
+    folder, fresh = None, False
+    if out is not None:
+        fresh = not Path(out).exists()
+        folder = RunFolder(out, "contrast", config, versions=_versions())
+        if (folder.path / "run.json").exists():
+            return ContrastRun.load(folder.path)
+    study = _Study(model, made, folder, config, progress)
+    try:
+        run = study.run(named, began)
+    except HeadwiseError:
+        # What cannot be used leaves nothing behind; what was there before stays.
+        if folder is not None and fresh:
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+    if folder is not None:
+        run.save(folder)
+        shutil.rmtree(folder.path / "work", ignore_errors=True)
+    return run
+
+
+def scan_heads(
+    model: Model, task: Task, *, seed: int = 0, progress: Progress | None = None
+) -> list[HeadScore]:
+    """Every head of the model ranked on the task's scanning prompts."""
+    return _Study(model, task, None, {"seed": seed}, progress).scan()
+
+
+def _named(model: Model, heads: str | Sequence[Head | str]) -> list[Head]:
+    parts = heads.split(",") if isinstance(heads, str) else list(heads)
+    found = list(dict.fromkeys(model.head(part) for part in parts))
+    if not found:
+        raise HeadwiseError("no heads were named: write --heads auto or a list such as L18H6,L20H3")
+    return found
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for package in ("headwise", "transformers", "safetensors", "numpy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+class _Study:
+    """The stages of one study; each keeps its shards in the folder, if there is one."""
+
+    def __init__(
+        self, model: Model, task: Task, folder: RunFolder | None, config: Record, progress: Progress | None
+    ) -> None:
+        self.model, self.task, self.folder, self.config = model, task, folder, config
+        self.progress = progress or (lambda stage, done, total: None)
+        self.seed = int(config["seed"])
+        if folder is not None:
+            (folder.path / "work").mkdir(exist_ok=True)
+
+    # --- stages
+    # -----------------------------------------------------------------------------------------------
+
+    def scan(self) -> list[HeadScore]:
+        whole = self.task.scan
+        widest = max(len(e.keys) for e in whole.examples)
+
+        def make(examples: Sequence[Example], start: int, tick: Callable[[int], None]) -> dict[str, Tensor]:
+            attention, labels = label_attention(self.model, Contrast(whole.name, tuple(examples)), tick)
+            extra = widest - labels.shape[1]
+            return {
+                "attention": torch.nn.functional.pad(attention, (0, extra)),
+                "labels": torch.nn.functional.pad(labels, (0, extra), value=-1),
+            }
+
+        parts = self._shards("scan", "finding heads", whole.examples, make)
+        return rank_heads(
+            self.model.heads,
+            torch.cat([p["attention"] for p in parts]),
+            torch.cat([p["labels"] for p in parts]),
+            rule=self.task.rule,
+            generator=keyed(self.seed, "scan"),
+        )
+
+    def fit(self, item: Contrast, heads: Sequence[Head]) -> Fitted:
+        def make(examples: Sequence[Example], start: int, tick: Callable[[int], None]) -> dict[str, Tensor]:
+            return collect_pairs(self.model, examples, heads, tick).tensors()
+
+        parts = self._shards(f"fit-{item.name}", f"fitting {item.name}", item.examples, make)
+        pairs = Pairs(**{name: torch.cat([p[name] for p in parts]) for name in parts[0]})
+        energy, max_rank = self.config["energy"], self.config["max_rank"]
+        return fit_contrast(item, heads, pairs, seed=self.seed, energy=energy, max_rank=max_rank)
+
+    def run(self, named: list[Head] | None, began: float) -> ContrastRun:
+        task, warnings = self.task, design_warnings(self.task)
+        scores = self.scan()
+        heads = named if named is not None else choose_heads(scores, task.rule)
+        if not heads:
+            heads = [scores[0].head]
+            warnings.append(
+                f"no head does the task by the rule: {heads[0]} is the best with {scores[0].score:.2f}"
+            )
+        heads = sorted(heads, key=[s.head for s in scores].index)
+        fitted = {item.name: self.fit(item, heads) for item in task.fits}
+        features = {h: self._features(h, place, fitted) for place, h in enumerate(heads)}
+        probes = {
+            h: [probe(f, fitted, place, seed=self.seed, draws=self.config["draws"]) for f in features[h]]
+            for place, h in enumerate(heads)
+        }
+
+        def make(examples: Sequence[Example], start: int, tick: Callable[[int], None]) -> dict[str, Tensor]:
+            rows = capture_rows(self.model, examples, heads, tick)
+            found = measure(rows, probes, offset=start)
+            if start < GALLERY:
+                found["gallery|q"] = rows.q.transpose(0, 1).float().contiguous()
+                keys = [rows.keys[i][:, list(e.keys)] for i, e in enumerate(examples)]
+                found["gallery|k"] = pad_keys(keys).contiguous()
+            return found
+
+        parts = self._shards("test", "testing swaps", task.test.examples, make)
+        measured = join(parts)
+        shown = [p for p in parts if "gallery|q" in p]
+        gallery = task.test.examples[: sum(p["gallery|q"].shape[1] for p in shown)]
+        vectors = {
+            "q": torch.cat([p["gallery|q"] for p in shown], 1),
+            "k": pad_keys([k for p in shown for k in p["gallery|k"].unbind(1)]),
+        }
+        tables = swap_tables(heads, features, measured, seed=self.seed)
+        for place, head in enumerate(heads):
+            for f in features[head]:
+                if not f.parts:
+                    report = fitted[f.name].reports[place]
+                    warnings += [f"{head} {f.name}: {w}" for w in report.warnings]
+        bank = FeatureBank(
+            self.model.name,
+            self.config["weight_hash"],
+            task.name,
+            tuple(f for h in heads for f in features[h]),
+        )
+        answers: list[Record] = []
+        if self.config["through_model"]:
+            tick = self._tick("running edits", min(self.config["through_model"], len(task.test)))
+            answers = through(self.model, task, bank, self.config["through_model"], measured, tick)
+        return ContrastRun(
+            task=task.name,
+            model=self.model.name,
+            rule=task.rule,
+            heads=[head_record(s, s.head in heads) for s in scores],
+            features=[
+                feature_record(f, place, fitted, features[h], measured, seed=self.seed)
+                for place, h in enumerate(heads)
+                for f in features[h]
+            ],
+            **tables,
+            spectra=[r for f in fitted.values() for r in spectrum_records(f)],
+            angles=[r for p, h in enumerate(heads) for r in angle_records(h, features[h], fitted, p)],
+            growth=[
+                r
+                for f in fitted.values()
+                for r in growth_records(f, seed=self.seed, energy=self.config["energy"])
+            ],
+            answers=answers,
+            attribution=attribution_records(self.model, task.test.examples[0].tokens, bank),
+            warnings=warnings,
+            bank=bank,
+            vectors=vectors,
+            labels=gallery_labels(gallery, dict(task.colours)),
+            seconds=time.perf_counter() - began,
+            settings=self.config["settings"],
+        )
+
+    def _features(self, head: Head, place: int, fitted: dict[str, Fitted]) -> list[BankFeature]:
+        return [f.features[place] for f in fitted.values()] + unite(self.task, fitted, head, place)
+
+    # --- shards ---
+
+    def _tick(self, stage: str, total: int, done: int = 0) -> Callable[[int], None]:
+        count = done
+        self.progress(stage, count, total)
+
+        def tick(more: int) -> None:
+            nonlocal count
+            count += more
+            self.progress(stage, min(count, total), total)
+
+        return tick
+
+    def _shards(
+        self,
+        name: str,
+        stage: str,
+        examples: Sequence[Example],
+        make: Callable[[Sequence[Example], int, Callable[[int], None]], dict[str, Tensor]],
+    ) -> list[dict[str, Tensor]]:
+        """A stage's shards, read where they are already there, else made and kept."""
+        parts: list[dict[str, Tensor]] = []
+        tick = self._tick(stage, len(examples))
+        for start in range(0, len(examples), SHARD):
+            part = examples[start : start + SHARD]
+            file = f"work/{name}-{start:06d}.safetensors"
+            saved = self.folder.read_tensors(file) if self.folder else None
+            if saved is not None:
+                parts.append(saved[0])
+                tick(len(part))
+                continue
+            parts.append(make(part, start, tick))
+            if self.folder is not None:
+                self.folder.write_tensors(file, parts[-1], {})
+        return parts

@@ -1,0 +1,59 @@
+"""Labelled prompts: what to contrast. Built in are ``binding`` and ``filter``; your own come from JSONL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import HeadwiseError
+from headwise.tasks.binding import binding
+from headwise.tasks.design import design_warnings
+from headwise.tasks.filter import filter
+from headwise.tasks.jsonl import read_jsonl
+from headwise.tasks.types import Contrast, Example, Task, TaskMaker
+
+BUILT_IN: dict[str, TaskMaker] = {"binding": binding, "filter": filter}
+
+__all__ = [
+    "BUILT_IN",
+    "Contrast",
+    "Example",
+    "Task",
+    "binding",
+    "check_task_name",
+    "design_warnings",
+    "filter",
+    "make_task",
+    "read_jsonl",
+]
+
+
+def check_task_name(name: str) -> None:
+    """Refuse a task that does not exist, before a model is loaded for it."""
+    if name in BUILT_IN:
+        return
+    if not name.endswith((".jsonl", ".json")):
+        known = ", ".join(BUILT_IN)
+        raise HeadwiseError(f"there is no task {name!r}: write {known} or the path of a .jsonl file")
+    if not Path(name).is_file():
+        raise HeadwiseError(f"there is no file {name!r}")
+
+
+def make_task(name: str | Path | Task, tokenizer: Any, **options: Any) -> Task:
+    """A built-in task by name, a JSONL file by path, or a task as it is; options that are None are left
+    out.
+    """
+    if isinstance(name, Task):
+        return name
+    given = {key: value for key, value in options.items() if value is not None}
+    text = str(name)
+    if text in BUILT_IN:
+        try:
+            return BUILT_IN[text](tokenizer, **given)
+        except TypeError as error:
+            wrong = str(error).rsplit("'", 2)
+            if "unexpected keyword" not in str(error):
+                raise
+            raise HeadwiseError(f"the task {text!r} has no option {wrong[-2]!r}") from None
+    check_task_name(text)
+    return read_jsonl(text, tokenizer, **{k: v for k, v in given.items() if k in ("seed", "hold_out")})

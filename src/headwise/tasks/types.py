@@ -1,0 +1,135 @@
+"""What a contrast is: labelled positions in prompts, and labels to split and colour them by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headwise.errors import HeadwiseError
+
+Rule = Literal["accuracy", "ratio"]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One prompt of a contrast. Positions count tokens; keys are the positive ones, then the negative ones.
+
+    ``groups`` labels the prompt (entity, template, order …), ``key_groups`` its keys, one label a key.
+    ``answers`` is the token that the model would say if it chose a key, one a key. With ``other`` the
+    negative keys stand in that counterfactual prompt, and ``other_query`` is the position that reads them
+    there (None: they are paired with the query of the prompt itself, a triplet). ``swap`` names an original
+    and a target key, and ``partner`` the example of the same contrast whose query asks for the target.
+
+    >>> Example((5, 6, 7), query=2, positive=(0,), negative=(1,)).keys
+    (0, 1)
+    >>> Example((5, 6, 7), query=2, positive=(0,), negative=())
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: the negative set is empty: give at least one position
+    """
+
+    tokens: tuple[int, ...]
+    query: int
+    positive: tuple[int, ...]
+    negative: tuple[int, ...]
+    groups: Mapping[str, str] = field(default_factory=dict)
+    key_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    answers: tuple[int, ...] = ()
+    other: tuple[int, ...] | None = None
+    other_query: int | None = None
+    swap: tuple[int, int] | None = None
+    partner: int | None = None
+
+    def __post_init__(self) -> None:
+        read = self.tokens if self.other is None else self.other
+        reader = self.query if self.other is None else self.other_query
+        _inside("query", self.query, self.tokens)
+        if self.other_query is not None:
+            _inside("query of the counterfactual prompt", self.other_query, read)
+        for name, keys, tokens, row in (
+            ("positive", self.positive, self.tokens, self.query),
+            ("negative", self.negative, read, reader),
+        ):
+            if not keys:
+                raise HeadwiseError(f"the {name} set is empty: give at least one position")
+            for key in keys:
+                _inside(f"{name} position", key, tokens)
+                if row is not None and key > row:
+                    raise HeadwiseError(f"{name} position {key} comes after query {row}, which cannot see it")
+        both = sorted(set(self.positive) & set(self.negative)) if self.other is None else []
+        if both:
+            raise HeadwiseError(f"position {both[0]} is both positive and negative: put it in one set")
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        return (*self.positive, *self.negative)
+
+
+def _inside(what: str, position: int, tokens: Sequence[int]) -> None:
+    if not 0 <= position < len(tokens):
+        raise HeadwiseError(f"{what} {position} is outside the prompt, which has {len(tokens)} tokens")
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Examples of one feature. ``varies`` names the group whose values the query takes: it bounds the
+    rank.
+    """
+
+    name: str
+    examples: tuple[Example, ...]
+    varies: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.examples:
+            raise HeadwiseError(f"contrast {self.name!r} has no prompts")
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def distinct(self) -> int | None:
+        """Number of distinct query values that the design holds, if it says so."""
+        return len({e.groups[self.varies] for e in self.examples}) if self.varies else None
+
+    def values(self, group: str) -> list[str]:
+        """The values of a group, sorted (numbers by size)."""
+        found = {e.groups[group] for e in self.examples if group in e.groups}
+        return sorted(found, key=lambda v: (0, int(v), v) if v.isdigit() else (1, 0, v))
+
+    def __repr__(self) -> str:
+        return f"Contrast({self.name!r}, {len(self)} prompts, {len(self.examples[0].keys)} keys)"
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything one study needs: prompts to find heads, to fit features, and to test them on what is held
+    out.
+
+    ``rule`` ranks heads: by the share of prompts in which the right key gets most attention, or by attention
+    on positive over attention on negative keys. ``unions`` names joint features. ``held_out`` are the groups
+    that must not be shared by fitting and testing prompts; ``colours`` the groups to colour pictures by.
+    """
+
+    name: str
+    rule: Rule
+    scan: Contrast
+    fits: tuple[Contrast, ...]
+    test: Contrast
+    unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    held_out: tuple[str, ...] = ()
+    colours: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every feature the task has: the fitted ones, then the unions."""
+        return (*(c.name for c in self.fits), *self.unions)
+
+    def __repr__(self) -> str:
+        fits = ", ".join(f"{c.name} {len(c)}" for c in self.fits)
+        return f"Task({self.name!r}: scan {len(self.scan)}, fit {fits}, test {len(self.test)} prompts)"
+
+
+TaskMaker = Callable[..., Task]
