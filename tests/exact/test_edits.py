@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -71,6 +72,31 @@ def test_an_edit_names_its_prompt(model: Model, exact: float) -> None:
     before = model.capture(prompts, heads=(), logits="last").logits
     assert worst(after[[0, 2]], before[[0, 2]]) <= exact
     assert worst(after[1], before[1]) > 1e-4
+
+
+@pytest.mark.parametrize("padding", ["right", "left"])
+def test_copies_of_one_prompt_share_the_layers_below_their_edits(model: Model, exact: float, padding: str) -> None:
+    edits: list[Edit] = [
+        SwapWithin(head=Head(2, 0), first=8, second=9, prompt=1),
+        AddVectors(head=Head(3, 1), positions=7, value=torch.ones(model.d_head), seen_by=9, prompt=2),
+        SetVectors(head=Head(2, 3), side="query", positions=-1, value=torch.ones(model.d_head), prompt=2),
+    ]
+    ran: list[int] = []
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, args, number=number: ran.append(len(args[0])))
+        for number, layer in enumerate(model.anatomy.layers)
+    ]
+    heads = [Head(2, 0), Head(3, 1)]
+    together = model.edit([IDS] * 3, edits, heads=heads, queries=-1, padding=padding)  # pyright: ignore[reportArgumentType]
+    for hook in hooks:
+        hook.remove()
+    assert ran == [1, 1, 1, 3] or ran == [1, 1, 3, 3]  # hooks see layer 2 before or after its copies are made
+    for number in range(3):
+        own = [replace(edit, prompt=None) for edit in edits if edit.prompt == number]
+        alone = model.edit([IDS], own, heads=heads, queries=-1)
+        assert worst(together.logits[number], alone.logits[0]) <= exact
+        assert worst(together.pattern[number], alone.pattern[0]) <= exact
+    assert max(worst(together.logits[n], together.logits[0]) for n in (1, 2)) > 1e-4
 
 
 def test_neighbours_that_share_a_key_keep_it(model: Model, exact: float) -> None:

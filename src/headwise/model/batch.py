@@ -49,6 +49,11 @@ class Batch:
     def is_left_padded(self) -> bool:
         return bool((self.starts > 0).any())
 
+    @property
+    def is_one_prompt(self) -> bool:
+        """Whether all prompts are copies of one."""
+        return bool((self.ids == self.ids[:1]).all()) and bool((self.lengths == self.lengths[0]).all())
+
     def model_inputs(self, device: torch.device | str) -> dict[str, Tensor | None]:
         """Arguments of the forward pass.
 

@@ -251,6 +251,8 @@ class _Collector:
         instruments = Instruments(observe=self._observe)
         if self.editor is not None:
             instruments.edit, instruments.finish = self.editor.edit, self.editor.finish
+            if self.batch.is_one_prompt:
+                instruments.shared_below = min((*self.by_layer, *self.editor.by_layer), default=0)
         if logits_at is None:
             instruments.stop_at = max(self.by_layer, default=0)
         if self.wanted & {"q_before_rope", "k_before_rope"}:

@@ -187,7 +187,8 @@ class Editor:
         for (prompt, head, row), keys in private.items():
             span, column = self._span(prompt), row + int(self.batch.starts[prompt])
             rows = torch.tensor([[column]], device=output.device)
-            one = replace(call, mask=None if call.mask is None else call.mask[prompt : prompt + 1])
+            mask = call.mask if call.mask is None or len(call.mask) == 1 else call.mask[prompt : prompt + 1]
+            one = replace(call, mask=mask)
             visible = one.visible(rows)[0, :, span]
             scores = raw_scores(call.query[prompt, head, column][None], keys, call.scale, call.cap)
             value = call.value[prompt, head // (call.query.shape[1] // call.value.shape[1]), span]

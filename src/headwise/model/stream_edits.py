@@ -86,6 +86,9 @@ def run_edited(
         by_layer.setdefault(add.layer, []).append(add)
     for layer, mine in by_layer.items():
         instruments.before.append((model.anatomy.layers[layer], partial(_add, mine)))
+    if output is None:
+        touched = (*editor.by_layer, *by_layer, *(head.layer for head, _, _ in cells))
+        instruments.shared_below = min(touched, default=0)
     last = torch.full((copies, 1), len(token_ids) - 1)
     logits = forward(model, batch, instruments, last)
     assert logits is not None
