@@ -8,18 +8,15 @@ import pytest
 import torch
 from reference_tracer import LiteralTracer
 from tiny import prompts_of, tiny
+from tiny_circuits import largest_circuit, two_answers
 
 import headwise
 from headwise.channels import channels as channels_module
 from headwise.circuits.circuit import Circuit, Node
 from headwise.errors import HeadwiseError
-
-
-def _two_answers(model: headwise.Model, prompt: list[int]) -> tuple[int, int]:
-    logits = model.capture([prompt], heads=[], want=(), logits="last").logits
-    assert logits is not None
-    order = logits[0, 0].argsort(descending=True).tolist()
-    return order[0], order[-1]
+from headwise.tracing.seeds import Readout, probability_seeds
+from headwise.tracing.upstream import Upstream
+from headwise.types import Component
 
 
 def _as_literal(circuit: Circuit) -> dict:
@@ -40,7 +37,7 @@ def _as_literal(circuit: Circuit) -> dict:
 def test_published_circuits_are_the_literal_reference(name: str, seed: int) -> None:
     model = tiny(name, torch.float64, seed)
     prompt = prompts_of(8, seed=seed)[0]
-    answer, wrong = _two_answers(model, prompt)
+    answer, wrong = two_answers(model, prompt)
     circuit = headwise.trace(model, [prompt], answer=answer, wrong=wrong, mode="published")[0]
     weight = model.anatomy.unembedding.weight
     reference = LiteralTracer(model, model.split([prompt])).trace(weight[answer] - weight[wrong])
@@ -55,10 +52,7 @@ def test_published_circuits_are_the_literal_reference(name: str, seed: int) -> N
 
 @pytest.fixture(scope="module")
 def circuit() -> Circuit:
-    model = tiny("llama-biased", torch.float64)
-    prompt = prompts_of(9)[0]
-    answer, wrong = _two_answers(model, prompt)
-    return headwise.trace(model, [prompt], answer=answer, wrong=wrong)[0]
+    return largest_circuit(tiny("llama-biased", torch.float64))
 
 
 def test_edges_go_strictly_upward_and_weights_sum_to_the_drop(circuit: Circuit) -> None:
@@ -80,7 +74,7 @@ def _bare(circuit: Circuit) -> tuple:
 
 def test_sign_flips_of_singular_pairs_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     prompt = prompts_of(9)[0]
-    answer, wrong = _two_answers(tiny("llama"), prompt)
+    answer, wrong = two_answers(tiny("llama"), prompt)
     usual = headwise.trace(tiny("llama"), [prompt], answer=answer, wrong=wrong)[0]
     plain = channels_module.qk_svd
 
@@ -96,7 +90,7 @@ def test_sign_flips_of_singular_pairs_change_nothing(monkeypatch: pytest.MonkeyP
 def test_thread_counts_and_batches_change_nothing() -> None:
     model = tiny("qwen2")
     prompts = prompts_of(9, 7, 12, seed=3)
-    answers = [_two_answers(model, prompt) for prompt in prompts]
+    answers = [two_answers(model, prompt) for prompt in prompts]
     threads = torch.get_num_threads()
     try:
         circuits = []
@@ -116,10 +110,8 @@ def test_thread_counts_and_batches_change_nothing() -> None:
 
 
 def test_every_counterfactual_is_what_the_edited_pass_shows(variant: str) -> None:
-    model = tiny(variant)
-    prompt = prompts_of(9)[0]
-    answer, wrong = _two_answers(model, prompt)
-    circuit = headwise.trace(model, [prompt], answer=answer, wrong=wrong, verify=True)[0]
+    circuit = largest_circuit(tiny(variant), verify=True)
+    assert circuit.counterfactuals
     for c in circuit.counterfactuals:
         assert c.edited == pytest.approx(c.predicted, abs=1e-5)
 
@@ -146,18 +138,40 @@ def test_one_firing_with_its_counterfactuals(variant: str) -> None:
     assert "query" not in one.sides
 
 
-def test_probability_seeds_destroy_most_of_the_gain(variant: str) -> None:
+def test_probability_seeds_destroy_most_of_the_gain_and_no_more_than_needed(variant: str) -> None:
     model = tiny(variant, torch.float64)
-    circuits = headwise.trace(model, prompts_of(8), top_k=2)
-    seeds = [e for e in circuits[0].edges if not e.channels]
+    stream = model.split(prompts_of(8))
+    parts = stream.writes(model.n_layers, -1)
+    readout = Readout.of(model, parts.whole)
     logits = model.capture(prompts_of(8), heads=[], want=(), logits="last").logits
     assert logits is not None
-    p = torch.log_softmax(logits[0, 0].double(), -1)
-    top = p.topk(2)
-    target = torch.softmax(top.values, 0)
-    clean = float(top.values @ target)
-    assert not seeds or sum(e.weight for e in seeds) > 0.5 * (clean - float(p.mean())) * 0.1
-    assert circuits[0].answer_id == int(top.indices[0])
+    answers = logits[0, 0].topk(2).indices.tolist()
+    target = torch.softmax(logits[0, 0, answers], 0)
+
+    def likelihood(removed: list[Component]) -> float:
+        kept = [v for c, v in zip(parts.components, parts.vectors, strict=True) if c not in removed]
+        left = readout.push(torch.stack(kept).sum(0)) if kept else torch.zeros_like(logits[0, 0])
+        left = left + readout.constant()
+        left = left if readout.cap is None else readout.cap * torch.tanh(left / readout.cap)
+        return float(torch.log_softmax(left, -1)[answers] @ target)
+
+    seeds, gain = probability_seeds(Upstream(stream, 0), answers)
+    chosen = [seed.component for seed in seeds]
+    assert likelihood([]) == pytest.approx(float(torch.log_softmax(logits[0, 0], -1)[answers] @ target), abs=1e-9)
+    assert gain == pytest.approx(likelihood([]) - likelihood(list(parts.components)), abs=1e-9)
+    lost = likelihood([]) - likelihood(chosen)
+    assert sum(seed.weight for seed in seeds) == pytest.approx(lost, abs=1e-9)
+    assert lost >= 0.8 * gain
+    assert likelihood([]) - likelihood(chosen[:-1]) < 0.8 * gain
+
+
+def test_likeliest_tokens_start_a_circuit() -> None:
+    model = tiny("llama", torch.float64)
+    prompts = [prompts_of(8, seed=seed)[0] for seed in range(6)]
+    circuits = headwise.trace(model, prompts, top_k=2)
+    assert any(circuit.heads for circuit in circuits)
+    for circuit, prompt in zip(circuits, prompts, strict=True):
+        assert circuit.answer_id == two_answers(model, prompt)[0]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +218,7 @@ def test_bad_firings_are_one_line(head: str, query: int, key: int, message: str)
 def test_an_answer_the_model_does_not_give_is_said_so() -> None:
     model = tiny("llama")
     prompt = prompts_of(8)[0]
-    best, worst = _two_answers(model, prompt)
+    best, worst = two_answers(model, prompt)
     circuit = headwise.trace(model, [prompt], answer=worst, wrong=best)[0]
     assert not circuit.edges
     assert "is not what the model predicts" in circuit.notes[0]
