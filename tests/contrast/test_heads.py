@@ -1,0 +1,86 @@
+"""Ranking heads: a planted head is found, chance is not, and corrections behave."""
+
+import pytest
+import torch
+
+from headwise.contrast.heads import benjamini_hochberg, choose_heads, label_attention, rank_heads
+from headwise.errors import HeadwiseError
+from headwise.tasks import binding, filter
+from headwise.types import Head
+from words import worded_model
+
+HEADS = [Head(layer, index) for layer in range(5) for index in range(10)]
+
+
+def planted(n=120, keys=6, right=0.6, seed=0):
+    """Fifty heads of random attention; L2H3 looks at the positive key in ``right`` of the prompts."""
+    g = torch.Generator().manual_seed(seed)
+    attention = torch.rand(n, len(HEADS), keys, generator=g).softmax(-1) * 0.8
+    labels = torch.zeros(n, keys, dtype=torch.long)
+    labels[:, 0] = 1
+    chosen = torch.rand(n, generator=g) < right
+    attention[chosen, HEADS.index(Head(2, 3)), 0] += 1.0
+    return attention, labels, g
+
+
+@pytest.mark.parametrize("rule", ["accuracy", "ratio"])
+def test_a_planted_head_is_found_and_no_other(rule):
+    attention, labels, g = planted()
+    ranked = rank_heads(HEADS, attention, labels, rule=rule, generator=g)
+    assert ranked[0].head == Head(2, 3)
+    assert ranked[0].q_value < 0.01
+    assert ranked[0].ci[0] < ranked[0].score < ranked[0].ci[1]
+    assert choose_heads(ranked, rule) == [Head(2, 3)]
+    assert all(s.q_value > 0.01 for s in ranked[1:])
+
+
+def test_p_values_under_chance_are_uniform():
+    attention, labels, g = planted(right=0.0)
+    ranked = rank_heads(HEADS, attention, labels, rule="accuracy", generator=g, permutations=499)
+    p = torch.tensor([s.p_value for s in ranked])
+    assert 0.3 < p.mean() < 0.7
+    assert choose_heads(ranked, "accuracy") == []
+
+
+def test_quiet_heads_do_not_win_by_ratio():
+    attention, labels, g = planted()
+    attention[:, 7] = 1e-4
+    attention[:, 7, 0] = 1e-2
+    ranked = rank_heads(HEADS, attention, labels, rule="ratio", generator=g, permutations=99)
+    assert ranked[-1].head == HEADS[7]
+    assert ranked[-1].ratio > 10
+
+
+def test_prompts_with_fewer_keys_are_not_padded_into_chance():
+    attention, labels, g = planted()
+    labels[::2, 4:] = -1
+    attention[::2, :, 4:] = 0.9  # whatever stands in the padding is never read
+    ranked = rank_heads(HEADS, attention, labels, rule="accuracy", generator=g, permutations=199)
+    assert ranked[0].head == Head(2, 3)
+    assert ranked[0].mass < 1.5
+
+
+def test_benjamini_hochberg_is_monotone_and_at_least_p():
+    p = torch.rand(200, generator=torch.Generator().manual_seed(1))
+    q = benjamini_hochberg(p)
+    assert (q >= p - 1e-7).all()
+    assert (q[p.argsort()].diff() >= -1e-7).all()
+
+
+@pytest.mark.parametrize("make", [binding, filter])
+def test_attention_on_labels_is_the_models_own(make):
+    model = worded_model()
+    task = make(model.tokenizer, prompts=40, scan=8, jitter=True)
+    attention, labels = label_attention(model, task.scan)
+    for i, e in enumerate(task.scan.examples):
+        pattern = model.capture([list(e.tokens)], want=("pattern",)).pattern[0, :, e.query]
+        assert (attention[i, :, : len(e.keys)] - pattern[:, list(e.keys)]).abs().max() < 1e-6
+        assert (labels[i] == 1).sum() == len(e.positive)
+        assert (labels[i] == 0).sum() == len(e.negative)
+
+
+def test_counterfactual_prompts_cannot_be_scanned():
+    model = worded_model()
+    lexical = binding(model.tokenizer, prompts=4, contrasts=("lexical",)).fits[0]
+    with pytest.raises(HeadwiseError, match="has counterfactual prompts"):
+        label_attention(model, lexical)
