@@ -201,7 +201,7 @@ def training(
 
     from headwise.toy.runs import RunFolder
     from headwise.toy.small_lm import LMSetup, train_lm
-    from headwise.toy.sparse_attention import measure_series, task_heads
+    from headwise.toy.sparse_attention import course_summary, measure_series, task_heads
 
     began = time.perf_counter()
     setup = LMSetup(seed=seed) if steps is None else replace(LMSetup(seed=seed), steps=steps)
@@ -229,6 +229,7 @@ def training(
         )
         document: dict[str, Any] = {
             "heads": task_heads(points[-1]),
+            "summary": course_summary(points),
             "checkpoints": [asdict(p) for p in points],
             "losses": losses,
             "seconds": round(time.perf_counter() - began, 1),

@@ -1,12 +1,12 @@
 """Do singular vectors of an attention head align with features? A world in which the features are known.
 
-Feature strengths f are sparse (active with probability p, strength uniform in [0, 1]); a token is W f. The model must
-reconstruct f as ReLU(Wᵀ W f + b), and a head of rank H must attend from r over m sources as the softmax of
-Σ T_ij f_i(r) f_j(s) says:  loss = reconstruction + λ · attention.
+Feature strengths f are sparse (active with probability p, strength uniform in [0, 1]); a token is W f. The
+model must reconstruct f as ReLU(Wᵀ W f + b), and a head of rank H must attend from r over m sources as the
+softmax of Σ T_ij f_i(r) f_j(s) says:  loss = reconstruction + λ · attention.
 
-A sweep is one batched training: every *variant* (a setting and a seed) has its own weights along the leading axis, with
-features, head dimensions and sources beyond its own padded and masked. Sources are never embedded: with
-M = Wᵀ Ωᵀ W the logits are f_sᵀ M f_r.
+A sweep is one batched training: every *variant* (a setting and a seed) has its own weights along the
+leading axis, with features, head dimensions and sources beyond its own padded and masked. Sources are never
+embedded: with M = Wᵀ Ωᵀ W the logits are f_sᵀ M f_r.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CASES: dict[str, AlignmentSetup] = {
         targets=tuple((i, i + 20, 26.0 - i) for i in range(20)),
     ),
 }
-STEPS = {"none": 3000, "pair": 3000, "pairs": 6000}
+STEPS = {"none": 3000, "pair": 3000, "pairs": 5000}
 SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
     "probability": ("probability", (0.02, 0.05, 0.1, 0.2, 0.4)),
     "lambda": ("weight", (0.1, 0.3, 1.0, 3.0, 10.0)),
@@ -135,15 +135,24 @@ def _init(setups: list[AlignmentSetup], packed: dict[str, Tensor]) -> dict[str, 
         g = keyed(s.seed, "alignment", "init")
         pad = torch.nn.functional.pad
         w = pad(torch.randn(s.features, d, generator=g).mT / d**0.5, (0, n - s.features))
-        heads = [pad(torch.randn(s.head, d, generator=g) * 0.3 / d**0.5, (0, 0, 0, h - s.head)) for _ in range(2)]
+        heads = [
+            pad(torch.randn(s.head, d, generator=g) * 0.02 / d**0.5, (0, 0, 0, h - s.head)) for _ in range(2)
+        ]
+        # A head that starts near zero learns its pairs one after the other; a large one learns them all at
+        # once.
         made.append((w, torch.zeros(n), *heads))
     return {name: torch.stack([m[i] for m in made]) for i, name in enumerate(("w", "bias", "w_q", "w_k"))}
 
 
 def draw(packed: dict[str, Tensor], seeds: list[int], batch: int, step: int) -> Tensor:
-    """Feature strengths [V, batch, 1 + m, N]; token 0 is the query. Variants of one seed share their uniforms."""
+    """Feature strengths [V, batch, 1 + m, N]; token 0 is the query. Variants of one seed share their
+    uniforms.
+    """
     n, m = packed["feature_mask"].shape[1], packed["source_mask"].shape[1]
-    shared = {s: torch.rand(batch, 1 + m, n, generator=keyed(s, "alignment", "data", step)) for s in sorted(set(seeds))}
+    shared = {
+        s: torch.rand(batch, 1 + m, n, generator=keyed(s, "alignment", "data", step))
+        for s in sorted(set(seeds))
+    }
     u = torch.stack([shared[s] for s in seeds])
     p = packed["probability"][:, None, None, None]
     # One uniform does both: below p the feature is active, and u / p is then its strength.
@@ -160,14 +169,18 @@ def losses(weights: dict[str, Tensor], packed: dict[str, Tensor], f: Tensor) -> 
     form = (w_q @ w).mT @ (w_k @ w)  # [V, N, N]: query feature by key feature
     blocked = ~packed["source_mask"][:, None]
     logits = torch.einsum("vbmn,vbn->vbm", sources, query @ form).masked_fill(blocked, float("-inf"))
-    wanted = torch.einsum("vbmn,vbn->vbm", sources, query @ packed["targets"]).masked_fill(blocked, float("-inf"))
+    wanted = torch.einsum("vbmn,vbn->vbm", sources, query @ packed["targets"]).masked_fill(
+        blocked, float("-inf")
+    )
     goal, log_goal = wanted.softmax(-1), wanted.log_softmax(-1)
     gap = (log_goal - logits.log_softmax(-1)).masked_fill(blocked, 0)
     return recon, (goal * gap).sum(-1).mean(1)
 
 
 def pair_cosines(run: AlignmentRun, variant: int) -> list[dict[str, float]]:
-    """For every wanted pair, its best channel and |cos| with that channel's singular vectors on both sides."""
+    """For every wanted pair, its best channel and |cos| with that channel's singular vectors on both
+    sides.
+    """
     setup = run.setups[variant]
     u, sigma, v = run.head(variant)
     unit = torch.nn.functional.normalize(run.features(variant), dim=0)
@@ -190,6 +203,14 @@ def pair_cosines(run: AlignmentRun, variant: int) -> list[dict[str, float]]:
     return found
 
 
+def pair_strengths(run: AlignmentRun, variant: int) -> list[float]:
+    """The logit w_iᵀΩw_j that the head gives to every wanted pair at full strength."""
+    w = run.features(variant)
+    w_q, w_k = (run.weights[n][variant].double() for n in ("w_q", "w_k"))
+    form = (w_q @ w).mT @ (w_k @ w)
+    return [float(form[i, j]) for i, j, _ in run.setups[variant].targets]
+
+
 def train_alignment(
     setups: list[AlignmentSetup],
     *,
@@ -201,7 +222,9 @@ def train_alignment(
     progress: Callable[[int, float, float], None] | None = None,
     stop_after: int | None = None,
 ) -> AlignmentRun:
-    """Train all variants at once. With a ``folder`` the run is kept at every tenth check and continues from there."""
+    """Train all variants at once. With a ``folder`` the run is kept at every tenth check and continues from
+    there.
+    """
     if steps < 1:
         raise HeadwiseError(f"{steps} steps are none: give at least 1")
     packed = _pack(setups)
@@ -229,20 +252,23 @@ def train_alignment(
             continue
         weights = {name: value.detach() for name, value in weights.items()}
         run = AlignmentRun(setups, weights, history)
-        cosines = [[min(p["cos_query"], p["cos_key"]) for p in pair_cosines(run, v)] for v in range(len(setups))]
+        cosines = [
+            [min(p["cos_query"], p["cos_key"]) for p in pair_cosines(run, v)] for v in range(len(setups))
+        ]
         history.append(
             {
                 "step": step,
                 "reconstruction": recon.tolist(),
                 "attention": attention.tolist(),
                 "cosines": cosines,
+                "strengths": [pair_strengths(run, v) for v in range(len(setups))],
             }
         )
         if folder and (step % (10 * check_every) == 0 or step == steps):
             tensors = weights | {f"opt.{k}": v for k, v in optimiser.state().items()}
             folder.write_tensors("training.safetensors", tensors, {"step": step, "history": history})
         if progress:
-            progress(step, float(recon.mean()), float(attention.mean()))
+            progress(step, recon.mean().item(), attention.mean().item())
     return AlignmentRun(setups, {k: v.detach() for k, v in weights.items()}, history)
 
 

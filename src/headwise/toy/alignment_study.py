@@ -11,6 +11,9 @@ from torch import Tensor
 
 from headwise.toy.alignment import AlignmentRun, AlignmentSetup, pair_cosines
 
+LEARNED = 4.0
+"""A pair counts as learned once the head gives it this logit: e⁴ : 1 against a source without the feature."""
+
 
 def feature_covariance(setup: AlignmentSetup) -> float:
     """Variance of one feature's strength: active with probability p, then uniform in [0, 1]."""
@@ -76,30 +79,34 @@ def study_variant(run: AlignmentRun, variant: int) -> dict[str, Any]:
             "key": float((exact_v @ v[:, channel]).abs()),
         }
         record["arrival"] = arrivals(run, variant)
+        record["learned"] = arrivals(run, variant, "strengths", LEARNED)
     return record
 
 
-def arrivals(run: AlignmentRun, variant: int, level: float = 0.9) -> list[int | None]:
-    """The step from which each pair stays aligned above ``level``; None if it does not at the end."""
+def arrivals(run: AlignmentRun, variant: int, kind: str = "cosines", level: float = 0.9) -> list[int | None]:
+    """The step from which each pair's cosine (or ``strengths``, its logit) stays above ``level``; None if
+    never.
+    """
     steps = [h["step"] for h in run.history]
     found: list[int | None] = []
     for pair in range(len(run.setups[variant].targets)):
-        course = [h["cosines"][variant][pair] for h in run.history]
+        course = [h[kind][variant][pair] for h in run.history]
         last_below = max((i for i, c in enumerate(course) if c < level), default=-1)
         found.append(steps[last_below + 1] if last_below + 1 < len(steps) else None)
     return found
 
 
-def order_correlation(record: dict[str, Any], horizon: int) -> float | None:
+def order_correlation(record: dict[str, Any], horizon: int, kind: str = "arrival") -> float | None:
     """Spearman correlation of target logit and arrival step; pairs that never arrived count as ``horizon``.
 
-    Negative means that more important pairs align earlier.
+    Negative means that more important pairs come earlier. ``kind`` is ``arrival`` (alignment) or
+    ``learned`` (logit).
     """
     from scipy.stats import spearmanr
 
-    if len(record.get("arrival", [])) < 3:
+    if len(record.get(kind, [])) < 3:
         return None
-    steps = [horizon if a is None else a for a in record["arrival"]]
+    steps = [horizon + 1 if a is None else a for a in record[kind]]
     if len(set(steps)) < 2:
         return None
     result: Any = spearmanr([p["target"] for p in record["pairs"]], steps)
@@ -132,8 +139,12 @@ def summarise(records: list[dict[str, Any]], horizon: int) -> dict[str, Any]:
             "others_inside": sum(r["others_inside"] for r in records) / len(records),
             "others_inside_by_chance": records[0]["others_inside_by_chance"],
         }
-        orders = [o for r in records if (o := order_correlation(r, horizon)) is not None]
-        summary["order_correlation"] = sum(orders) / len(orders) if orders else None
+        for name, kind in (
+            ("alignment_order_correlation", "arrival"),
+            ("learning_order_correlation", "learned"),
+        ):
+            orders = [o for r in records if (o := order_correlation(r, horizon, kind)) is not None]
+            summary[name] = sum(orders) / len(orders) if orders else None
         summary["sigma_order_correlation"] = _sigma_order(records)
     return summary
 

@@ -60,7 +60,11 @@ def measure(model: Any, prompts: Sequence[Sentence], name: str, step: int, *, ro
     averages it over random rotations that leave every logit as it is.
     """
     texts = [p.text for p in prompts]
-    source = torch.tensor([answer_position(model.tokens(p.text), p.answer) for p in prompts])
+    tokens = [model.tokens(p.text) for p in prompts]
+    source, rival = (
+        torch.tensor([answer_position(t, name) for t, name in zip(tokens, names, strict=True)])
+        for names in ([p.answer for p in prompts], [p.wrong for p in prompts])
+    )
     captured = model.capture(texts, queries=-1, want=("q", "k", "pattern"), logits="last")
     q, k, visible = captured.q[:, :, 0].double(), captured.k.double(), captured.visible[:, :, 0]
     goal = torch.tensor(
@@ -89,9 +93,10 @@ def measure(model: Any, prompts: Sequence[Sentence], name: str, step: int, *, ro
             channels_needed(split),
         )
         for h in range(model.n_heads):
-            attention = captured.pattern[rows, part.start + h, 0, source].double().mean()
+            pattern = captured.pattern[rows, part.start + h, 0].double()
             found[str(Head(layer, h))] = {
-                "attention": float(attention),
+                "attention": float(pattern[rows, source].mean()),
+                "on_other_name": float(pattern[rows, rival].mean()),
                 "relative_attention": float(split[:, h].sum(-1).mean()),
                 "sparsity": float(plain[h]),
                 "rotated": float(control[h]),
@@ -140,6 +145,21 @@ def measure_series(
 def task_heads(point: Point, *, least: float = 0.3) -> list[str]:
     """Heads that attend to the answer at this checkpoint, strongest first; the top one if none reaches
     ``least``.
+
+    ``on_other_name`` in their records says whether they prefer it to the other name or merely attend to
+    names.
     """
     order = sorted(point.heads, key=lambda h: -point.heads[h]["attention"])
     return [h for h in order if point.heads[h]["attention"] >= least] or order[:1]
+
+
+def course_summary(points: Sequence[Point]) -> dict[str, float]:
+    """Means over the task's heads, first checkpoint against last."""
+    heads = task_heads(points[-1])
+    ends = {"first": points[0], "last": points[-1]}
+    found = {f"accuracy_{end}": p.accuracy for end, p in ends.items()}
+    for kind in ("sparsity", "rotated", "channels_needed"):
+        found |= {
+            f"{kind}_{end}": sum(p.heads[h][kind] for h in heads) / len(heads) for end, p in ends.items()
+        }
+    return found
