@@ -146,6 +146,17 @@ class Stream:
         return self._pattern_row(layer, prompt, column)[:, span]
 
     @torch.no_grad()
+    def whole_pattern(self, head: Head | str, prompt: int = 0, rows: Sequence[int] | None = None) -> Tensor:
+        """Attention of one head from every position (or from ``rows``): [positions or rows, positions]."""
+        head, span = self.model.head(head), self._span(prompt)
+        call = self.layers[head.layer].call
+        columns = torch.arange(span.start, span.stop) if rows is None else torch.tensor(rows) + span.start
+        columns = columns.to(call.query.device)
+        scores = raw_scores(call.query[prompt, head.index, columns], call.key_of(head.index)[prompt], call.scale, call.cap)
+        visible = call.visible(columns.expand(call.query.shape[0], -1))[prompt]
+        return pattern_rows(scores, visible)[:, span]
+
+    @torch.no_grad()
     def writes(self, layer: int, position: int, prompt: int = 0) -> Parts:
         """Who wrote the stream before ``layer`` at a position: parts in residual space, summing to the stream."""
         column = self._column(position, prompt)

@@ -74,17 +74,22 @@ class Readout:
         return total if self.bias is None else total + self.bias.to(total.dtype)
 
 
+def answer_shares(up: Upstream, answer: int, wrong: int | None) -> Tensor:
+    """What every component brings, at the last position, to answer − wrong (or the mean token): [components]."""
+    readout = _readout(up)
+    weight = readout.unembedding
+    direction = weight[answer].to(up.dtype)
+    direction = direction - (weight.to(up.dtype).mean(0) if wrong is None else weight[wrong].to(up.dtype))
+    return _along(up, readout.pull(direction)).double()
+
+
 def linear_seeds(up: Upstream, answer: int, wrong: int | None) -> tuple[list[Seed], float]:
     """Seeds along W_U[answer] − W_U[wrong] (or W_U[answer], centred), and the total that all components bring.
 
     The cutoff is the share at which the running sum of shares, largest first, exceeds the total, but at most half of
     the total. No seeds where the total is not positive: the model does not predict the answer.
     """
-    readout = _readout(up)
-    weight = readout.unembedding
-    direction = weight[answer].to(up.dtype)
-    direction = direction - (weight.to(up.dtype).mean(0) if wrong is None else weight[wrong].to(up.dtype))
-    shares = _along(up, readout.pull(direction)).double()
+    shares = answer_shares(up, answer, wrong)
     total = float(shares.sum())
     if total <= 0:
         return [], total
