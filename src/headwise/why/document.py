@@ -38,7 +38,8 @@ def document(why: Explanation) -> dict[str, Any]:
         "proof": _proof(why.proof),
         "chosen_because": question.because,
         "runners_up": [
-            {"head": str(r.head), "query": r.query, "key": r.key, "score": r.score} for r in question.runners_up
+            {"head": str(r.head), "query": r.query, "key": r.key, "score": r.score}
+            for r in question.runners_up
         ],
         "sentence": why.sentence,
         "seconds": round(why.seconds, 4),
@@ -52,7 +53,8 @@ def _what(what: What) -> dict[str, Any]:
         "channels_needed": what.channels_needed,
         "sparsity": what.sparsity,
         "features": [
-            {"name": part.name, "rank": part.rank, "value": part.value, "logit": part.logit} for part in what.features
+            {"name": part.name, "rank": part.rank, "value": part.value, "logit": part.logit}
+            for part in what.features
         ],
         "unexplained": what.unexplained if what.features else None,
         "unexplained_share": what.unexplained_share if what.features else None,
@@ -98,7 +100,8 @@ def _who(who: Who) -> dict[str, Any]:
                     for w in feature.writers[:40]
                 ],
                 "rest": {
-                    side: sum(w.logit for w in feature.writers[40:] if w.side == side) for side in ("query", "key")
+                    side: sum(w.logit for w in feature.writers[40:] if w.side == side)
+                    for side in ("query", "key")
                 },
             }
             for feature in who.features
@@ -156,4 +159,8 @@ def _outcome(outcome: Outcome) -> dict[str, float]:
 def _spread(spread: Spread | None) -> dict[str, list[float]] | None:
     if spread is None:
         return None
-    return {"attention": list(spread.attention), "probability": list(spread.probability), "lead": list(spread.lead)}
+    return {
+        "attention": list(spread.attention),
+        "probability": list(spread.probability),
+        "lead": list(spread.lead),
+    }

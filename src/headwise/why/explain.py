@@ -124,7 +124,10 @@ def explain(
     or a token's text) narrow it down. ``features`` are feature banks made by ``headwise contrast``.
     """
     clock = _Clock(progress)
-    banks = [_bank(one, model) for one in ([features] if isinstance(features, (str, Path, FeatureBank)) else features)]
+    banks = [
+        _bank(one, model)
+        for one in ([features] if isinstance(features, (str, Path, FeatureBank)) else features)
+    ]
     if tau is not None and not 0 < tau <= 1:
         raise HeadwiseError(f"tau={tau} is not an attention: give a number above 0 and up to 1")
     if draws < 1:
@@ -133,7 +136,9 @@ def explain(
         raise HeadwiseError("the prompt is empty: give the text the model is to read")
     token_ids = encode(model.tokenizer, prompt, model.context)[0]
     if len(token_ids) < 2:
-        raise HeadwiseError("the prompt is one token long, so every head can only read that token: give a longer one")
+        raise HeadwiseError(
+            "the prompt is one token long, so every head can only read that token: give a longer one"
+        )
     tokens = tuple(shown(model, token) for token in token_ids)
     with torch.no_grad():
         clock.start("reading the prompt")
@@ -155,7 +160,17 @@ def explain(
     text = prompt if isinstance(prompt, str) else None
     seconds = sum(clock.stages.values())
     return Explanation(
-        model.name, text, tokens, question, found, made, writers, proof, pattern.cpu(), seconds, dict(clock.stages)
+        model.name,
+        text,
+        tokens,
+        question,
+        found,
+        made,
+        writers,
+        proof,
+        pattern.cpu(),
+        seconds,
+        dict(clock.stages),
     )
 
 
@@ -184,9 +199,13 @@ def _features(banks: Sequence[FeatureBank], head: Head) -> list[BankFeature]:
             chosen[name] = feature if name == feature.name else _renamed(feature, name)
     if banks and not chosen:
         known = ", ".join(dict.fromkeys(str(h) for bank in banks for h in bank.heads))
-        raise HeadwiseError(f"{head} has no features in the bank; it has those of {known}: ask about one of these heads")
+        raise HeadwiseError(
+            f"{head} has no features in the bank; it has those of {known}: ask about one of these heads"
+        )
     if len(chosen) > MAX_FEATURES:
-        raise HeadwiseError(f"{len(chosen)} features of {head} were given: at most {MAX_FEATURES} share one logit")
+        raise HeadwiseError(
+            f"{len(chosen)} features of {head} were given: at most {MAX_FEATURES} share one logit"
+        )
     return list(chosen.values())
 
 

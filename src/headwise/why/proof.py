@@ -122,7 +122,9 @@ class Proof:
                 f"(attention {spread.attention[0]:.3f} on average, {main.observed.attention:.3f} without the cause)."
             )
         against = (
-            "" if spread is None else f"; random signals of unused channels leave {spread.attention[0]:.3f} on average"
+            ""
+            if spread is None
+            else f"; random signals of unused channels leave {spread.attention[0]:.3f} on average"
         )
         return True, (
             f"The proof holds: predicted and observed attention agree to {self.error:.0e}, and it falls from "
@@ -157,7 +159,9 @@ def prove(
     ]
     plans: list[list[Edit]] = [[], *(one.edits() for one in (*removals, *controls))]
     feature_plans = [
-        (feature, kind, edit) for feature in features for kind, edit in _feature_edits(question, feature, rival)
+        (feature, kind, edit)
+        for feature in features
+        for kind, edit in _feature_edits(question, feature, rival)
     ]
     plans += [[edit] for _, _, edit in feature_plans]
     outcomes = _run(up, question, answer, plans)
@@ -176,7 +180,9 @@ def prove(
         predicted = _edited_cell(up, question, edit)
         rank = feature.query.rank if kind == "ablation" else feature.key.rank
         drawn = [
-            _edited_cell(up, question, dict(_feature_edits(question, feature, rival, within=Subspace(basis)))[kind])
+            _edited_cell(
+                up, question, dict(_feature_edits(question, feature, rival, within=Subspace(basis)))[kind]
+            )
             for basis in random_subspaces(model.d_head, rank, max(draws, 100), generator=generator)
         ]
         feature_tests.append(

@@ -36,6 +36,8 @@ class Answer:
     """Logit of the answer minus that of the wrong one."""
     predicted: str
     """The model's own first choice (the answer, unless the user named another)."""
+    compared: bool = False
+    """Whether the user named the wrong one; otherwise it is the model's next choice."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,13 @@ def find_answer(model: Model, logits: Tensor, answer: str | int | None, wrong: s
     """The answer (default: the likeliest token) and what it is compared with (default: the next likeliest)."""
     order = logits.topk(2).indices.tolist()
     token = order[0] if answer is None else answer_token(model, answer)
-    other = answer_token(model, wrong, "wrong") if wrong is not None else order[1] if token == order[0] else order[0]
+    other = (
+        answer_token(model, wrong, "wrong")
+        if wrong is not None
+        else order[1]
+        if token == order[0]
+        else order[0]
+    )
     if token == other:
         raise HeadwiseError(f"answer and wrong are both {shown(model, token)!r}: name two different tokens")
     return Answer(
@@ -78,6 +86,7 @@ def find_answer(model: Model, logits: Tensor, answer: str | int | None, wrong: s
         float(torch.softmax(logits.double(), -1)[token]),
         float(logits[token] - logits[other]),
         shown(model, order[0]),
+        wrong is not None,
     )
 
 
@@ -98,12 +107,12 @@ def ask(
             f"key {tokens[columns]!r} ({columns}) comes after query {tokens[rows]!r} ({rows}), which cannot see it"
         )
     if head is None:
-        return _by_answer(model, up, tokens, answer, rows, columns)
-    return _by_head(model, up, model.head(head), rows, columns)
+        return _by_answer(up, tokens, answer, rows, columns)
+    return _by_head(up, model.head(head), rows, columns)
 
 
 def _by_answer(
-    model: Model, up: Upstream, tokens: Sequence[str], answer: Answer, query: int | None, key: int | None
+    up: Upstream, tokens: Sequence[str], answer: Answer, query: int | None, key: int | None
 ) -> Question:
     """The head that brings most of the answer to the last position, and the token it brings it from."""
     last = up.tokens - 1
@@ -112,29 +121,35 @@ def _by_answer(
             f"query position {query} needs --head: without a head the last token ({last}) is asked about, "
             "where the answer is made"
         )
-    shares = answer_shares(up, answer.token, answer.wrong)[: up.n_carried(up.n_layers)]
-    if key is not None:
-        shares = shares.masked_fill(torch.arange(len(shares)) % up.tokens != key, float("-inf"))
-    best = shares.topk(min(RUNNERS_UP + 1, len(shares)))
+    wrong = answer.wrong if answer.compared else None
+    shares = answer_shares(up, answer.token, wrong)
+    total, shares = float(shares.sum()), shares[: up.n_carried(up.n_layers)]
+    source = torch.arange(len(shares)) % up.tokens
+    # A head that reads the last token itself brings nothing that was not there already.
+    shares = shares.masked_fill(source == last if key is None else source != key, float("-inf"))
+    best = shares.topk(min(RUNNERS_UP + 1, int(shares.isfinite().sum())))
     found = []
     for index, share in zip(best.indices.tolist(), best.values.tolist(), strict=True):
         part = up.component(up.n_layers, index)
         found.append(RunnerUp(part.head, last, part.source, share))
-    first, total = found[0], answer.lead
+    first = found[0]
+    against = repr(answer.wrong_text) if answer.compared else "the mean token"
     why = (
-        f"of all heads, {first.head} brings most of {answer.text!r} over {answer.wrong_text!r} to the last token: "
-        f"{first.score:+.2f} of the lead of {total:.2f}, by reading {tokens[first.key]!r} ({first.key})"
+        f"of all heads, {first.head} brings most of {answer.text!r} over {against} to the last token from elsewhere: "
+        f"{first.score:+.2f} of {total:.2f}, by reading {tokens[first.key]!r} ({first.key})"
     )
     return Question(first.head, first.query, first.key, why, tuple(found[1:]))
 
 
-def _by_head(model: Model, up: Upstream, head: Head, query: int | None, key: int | None) -> Question:
+def _by_head(up: Upstream, head: Head, query: int | None, key: int | None) -> Question:
     """The strongest cell of one head's pattern, in the row or column that was named."""
     pattern = up.stream.whole_pattern(head, up.prompt)
     visible = up.visible(head.layer)
     if query is not None and key is not None:
         if not bool(visible[query, key]):
-            raise HeadwiseError(f"{head} at position {query} cannot see position {key}: it is outside its window")
+            raise HeadwiseError(
+                f"{head} at position {query} cannot see position {key}: it is outside its window"
+            )
         return Question(head, query, key, "head, query and key were given")
     allowed = visible.clone()
     allowed[0] = query == 0  # the first token can only read itself
@@ -168,5 +183,7 @@ def _one(tokens: Sequence[str], wanted: str | int, what: str, upto: int | None =
         found = [position for position in found if position <= upto] or found
     if len(found) > 1:
         listed = ", ".join(str(position) for position in found)
-        raise HeadwiseError(f"{what} {wanted!r} stands at positions {listed}: write --{what} with one of these numbers")
+        raise HeadwiseError(
+            f"{what} {wanted!r} stands at positions {listed}: write --{what} with one of these numbers"
+        )
     return found[0]

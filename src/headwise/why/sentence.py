@@ -23,7 +23,9 @@ def sentence(
     writers = _listed(_names(who))
     by = f", written by {writers}" if writers else ""
     text = f"{start} mainly through {channels}{by}; "
-    text += f"without these it attends {main.observed.attention:.2f} instead of {proof.before.attention:.2f}, "
+    text += (
+        f"without these it attends {main.observed.attention:.2f} instead of {proof.before.attention:.2f}, "
+    )
     text += _lead(answer, proof)
     holds, words = proof.verdict
     return f"{text}." if holds else f"{text}. But: {words[0].lower()}{words[1:]}"
@@ -46,7 +48,11 @@ def _channels(what: What) -> str:
     if len(leading) == 1:
         return f"channel {leading[0]}"
     more = f" and {what.channels_needed - 3} more" if what.channels_needed > 3 else ""
-    return f"channels {', '.join(map(str, leading))}{more}" if more else f"channels {_listed([*map(str, leading)])}"
+    return (
+        f"channels {', '.join(map(str, leading))}{more}"
+        if more
+        else f"channels {_listed([*map(str, leading)])}"
+    )
 
 
 def _names(who: Who) -> list[str]:

@@ -71,7 +71,11 @@ class Who:
 
 
 def who(
-    up: Upstream, question: Question, attention: float, features: Sequence[BankFeature] = (), tau: float | None = None
+    up: Upstream,
+    question: Question,
+    attention: float,
+    features: Sequence[BankFeature] = (),
+    tau: float | None = None,
 ) -> Who:
     """Search both sides of the cell for the smallest cause, and name who wrote it."""
     head, d, s = question.head, question.query, question.key
@@ -82,9 +86,13 @@ def who(
         threshold = attention / 2
         rules = Rules(tau=threshold)
     found = LayerSearch(up.stream.model, head.layer, rules, up.dtype).run(up, [question.firing])[0]
-    writers = [writer for side, signals in found.items() for writer in _writers(signals, d if side == "query" else s)]
+    writers = [
+        writer for side, signals in found.items() for writer in _writers(signals, d if side == "query" else s)
+    ]
     stream = up.stream
-    shares = {side: stream.shares(head, side, d if side == "query" else s, up.prompt) for side in ("query", "key")}
+    shares = {
+        side: stream.shares(head, side, d if side == "query" else s, up.prompt) for side in ("query", "key")
+    }
     written = ()
     if features:
         split = query_split({f.name: f.query for f in features}, "shapley")
