@@ -1,9 +1,9 @@
 """Channels, traces and their memory, side by side with the plain way. Prints ratios.
 
-    python benchmarks/trace.py            all three parts
-    python benchmarks/trace.py channels   (a) channels of a GPT-2-shaped model against the SVD of full products
-    python benchmarks/trace.py speed      (b) a whole trace against the literal reference and the bare forward pass
-    python benchmarks/trace.py memory     (c) peak extra memory of a trace by prompt length
+python benchmarks/trace.py            all three parts
+python benchmarks/trace.py channels   (a) channels of a GPT-2-shaped model against the SVD of full products
+python benchmarks/trace.py speed      (b) a whole trace against the literal reference and the bare forward pass
+python benchmarks/trace.py memory     (c) peak extra memory of a trace by prompt length
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def channels() -> None:
     ours = best(lambda: [qk_svd(query[layer], key[layer]) for layer in range(layers)], 3)
     # every head takes the same time, so a few stand for all of them
     some = 3
-    full = best(lambda: [torch.linalg.svd(query[0, i].double().T @ key[0, i].double()) for i in range(some)], 2)
+    full = best(
+        lambda: [torch.linalg.svd(query[0, i].double().T @ key[0, i].double()) for i in range(some)], 2
+    )
     single = best(lambda: [torch.linalg.svd(query[0, i].T @ key[0, i]) for i in range(some)], 2)
     full, single = (x / some * layers * heads for x in (full, single))
     print(f"(a) channels of {layers} × {heads} heads, d_model {d_model}")
@@ -60,10 +62,9 @@ def channels() -> None:
 
 
 def speed() -> None:
-    from reference_tracer import LiteralTracer
-
     import headwise
     from headwise.channels.channels import layer_channels
+    from reference_tracer import LiteralTracer  # pyright: ignore[reportMissingImports]
 
     model = headwise.load()
     start = time.perf_counter()
@@ -71,16 +72,19 @@ def speed() -> None:
         layer_channels(model, layer)
     cold = time.perf_counter() - start
     ids = torch.tensor([model.tokenizer(PROMPT).input_ids])
-    answer, wrong = (model.tokenizer(text, add_special_tokens=False).input_ids[0] for text in (" Mary", " John"))
+    answer, wrong = (
+        model.tokenizer(text, add_special_tokens=False).input_ids[0] for text in (" Mary", " John")
+    )
 
     def forward() -> None:
         with torch.no_grad():
             model.hf(ids)
 
     def trace(mode: str) -> headwise.Circuit:
-        return headwise.trace(model, PROMPT, answer=" Mary", wrong=" John", mode=mode)  # pyright: ignore[reportArgumentType]
+        return headwise.trace(model, PROMPT, answer=" Mary", wrong=" John", mode=mode)
 
-    forward(), trace("exact")
+    forward()
+    trace("exact")
     forwards, traces, published = [], [], []
     for _ in range(7):  # in turns, so that a busy moment of the machine hits all alike
         forwards.append(best(forward, 1))
@@ -92,18 +96,22 @@ def speed() -> None:
     circuit = trace("published")
     for node in circuit.heads:  # the reference's own SVDs are weights' work too: not timed
         reference.svd(headwise.Head(node.layer, node.head or 0))
-    weight = model.anatomy.unembedding.weight
+    weight = model.hf.get_output_embeddings().weight
     start = time.perf_counter()
     literal = reference.trace(weight[answer] - weight[wrong])
     slow = time.perf_counter() - start
     mine = {(e.source, e.target, e.side, e.channels) for e in circuit.edges if e.channels}
     print(f"(b) whole trace, {ids.shape[1]} tokens, {len(circuit.heads)} firings, {len(circuit.edges)} edges")
     print(f"    bare forward pass              {bare:8.3f} s")
-    print(f"    trace, forward included        {ours:8.3f} s   {ours / bare:5.2f} × the forward pass (goal < 5)")
-    print(f"    trace --mode published         {ours_published:8.3f} s   {ours_published / bare:5.2f} × the forward pass")
+    print(
+        f"    trace, forward included        {ours:8.3f} s   {ours / bare:5.2f} × the forward pass (goal < 5)"
+    )
+    print(
+        f"    trace --mode published         {ours_published:8.3f} s   {ours_published / bare:5.2f} × the forward pass"
+    )
     print(f"    literal reference              {slow:8.3f} s   ratio {slow / ours_published:6.1f} (goal 20)")
     print(f"    same edges: {len(mine)} here, {len(literal.edges)} in the reference")
-    print(f"    channels of all {model.n_layers * model.n_heads} heads, once per model: {cold:.2f} s (not in the times above)")
+    print(f"    channels of all {len(model.heads)} heads, once per model: {cold:.2f} s (not in these times)")
 
 
 def resident() -> int:
@@ -121,7 +129,7 @@ def memory_of(tokens: int) -> None:
     model = headwise.load()
     for layer in range(model.n_layers):
         layer_channels(model, layer)
-    ids = model.tokenizer(STORY * 12 + PROMPT).input_ids[-tokens:]
+    ids: list[int] = list(model.tokenizer(STORY * 12 + PROMPT).input_ids)[-tokens:]
     headwise.trace(model, PROMPT, answer=" Mary", wrong=" John")
     before, peak, done = resident(), [0], threading.Event()
 
@@ -152,7 +160,9 @@ def memory() -> None:
     xs, ys = [math.log(t) for t, _ in rows], [math.log(b) for _, b in rows]
     mx, my = sum(xs) / len(xs), sum(ys) / len(ys)
     slope = sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True)) / sum((x - mx) ** 2 for x in xs)
-    print(f"    fitted exponent {slope:.2f} (goal <= 1.3); T = 512: {rows[-1][1] / 2**30:.2f} GB (goal < 1.5)")
+    print(
+        f"    fitted exponent {slope:.2f} (goal <= 1.3); T = 512: {rows[-1][1] / 2**30:.2f} GB (goal < 1.5)"
+    )
 
 
 if __name__ == "__main__":

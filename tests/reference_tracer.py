@@ -16,7 +16,7 @@ from headwise.model.split import Stream
 from headwise.types import Component, Head
 
 Firing = tuple[int, int, int, int]
-Edge = tuple[object, object, str]
+Edge = tuple[tuple, tuple, str]
 
 
 @dataclass
@@ -38,7 +38,11 @@ class LiteralTracer:
         """σ [dh], and maps from rotated query and key vectors to coordinates, by way of residual space."""
         if head not in self._svd:
             query, key = self.stream.reader(head, "query"), self.stream.reader(head, "key")
-            w_q = query.matrix.double() if query.qk_gain is None else query.matrix.double() * query.qk_gain[:, None]
+            w_q = (
+                query.matrix.double()
+                if query.qk_gain is None
+                else query.matrix.double() * query.qk_gain[:, None]
+            )
             w_k = key.matrix.double() if key.qk_gain is None else key.matrix.double() * key.qk_gain[:, None]
             u, sigma, vt = torch.linalg.svd(w_q.mT @ w_k)
             n = self.model.d_head
@@ -82,9 +86,7 @@ class LiteralTracer:
             rows[[place[c] for c in share.components], :, t] = call.scale * a * b
         return list(place), rows
 
-    def signals(
-        self, firing: Firing, side: str, tau: float
-    ) -> list[tuple[Component, int, float]]:
+    def signals(self, firing: Firing, side: str, tau: float) -> list[tuple[Component, int, float]]:
         """(component, channel, attention its removal took), in the order of removal; empty above 1,000 removals."""
         components, rows = self.contributions(firing, side)
         n_channels, n_keys = rows.shape[1:]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiny import prompts_of
-
 import headwise
 from headwise.circuits.circuit import Circuit
+from tiny import prompts_of
 
 
 def two_answers(model: headwise.Model, prompt: list[int]) -> tuple[int, int]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import prompts_of, tiny
 
 from headwise.channels import channels as module
 from headwise.channels.channels import Channels, layer_channels, split_cell
@@ -15,6 +14,7 @@ from headwise.channels.svd import qk_svd, rotated
 from headwise.errors import HeadwiseError
 from headwise.model.core import Model
 from headwise.model.readers import side_maps
+from tiny import prompts_of, tiny
 
 
 def _random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -43,8 +43,10 @@ def test_signs_are_canonical() -> None:
     assert bool((svd.sigma.diff() <= 0).all())
 
 
-@pytest.mark.parametrize("zero_query,zero_key", [(3, 0), (0, 2), (3, 2), (8, 0)])
-def test_a_rank_deficient_head_gets_null_channels_that_keep_the_sum_exact(zero_query: int, zero_key: int) -> None:
+@pytest.mark.parametrize(("zero_query", "zero_key"), [(3, 0), (0, 2), (3, 2), (8, 0)])
+def test_a_rank_deficient_head_gets_null_channels_that_keep_the_sum_exact(
+    zero_query: int, zero_key: int
+) -> None:
     query, key = _random(8, 24), _random(8, 24, seed=1)
     query[8 - zero_query :] = 0
     if zero_key:

@@ -9,13 +9,13 @@ from pathlib import Path
 import networkx
 import pytest
 import torch
-from tiny import tiny
-from tiny_circuits import largest_circuit
 
 import headwise
 from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.errors import HeadwiseError
 from headwise.show.circuit_page import circuit_page
+from tiny import tiny
+from tiny_circuits import largest_circuit
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,9 @@ def test_edge_signals_sum_to_what_the_counterfactual_removes(model: headwise.Mod
     edit = headwise.AddVectors(
         head=headwise.Head(node.layer, node.head or 0), side="query", positions=node.query, value=-total
     )
-    got = model.edit([list(circuit.token_ids)], [edit], heads=[edit.head], queries=[node.query], keys=[node.key])
+    got = model.edit(
+        [list(circuit.token_ids)], [edit], heads=[edit.head], queries=[node.query], keys=[node.key]
+    )
     predicted = next(c.predicted for c in circuit.counterfactuals if (c.target, c.side) == (target, "query"))
     assert got.pattern is not None
     assert float(got.pattern) == pytest.approx(predicted, abs=1e-9)
@@ -83,7 +85,9 @@ def test_edge_signals_sum_to_what_the_counterfactual_removes(model: headwise.Mod
         (lambda d: d["edges"][0].update(source="L9H9@0<-0"), "is damaged"),
     ],
 )
-def test_files_that_are_not_ours_are_refused_in_one_line(circuit: Circuit, tmp_path: Path, change, message: str) -> None:  # noqa: ANN001
+def test_files_that_are_not_ours_are_refused_in_one_line(
+    circuit: Circuit, tmp_path: Path, change, message: str
+) -> None:
     data = circuit.to_dict()
     change(data)
     path = tmp_path / "c.json"
@@ -93,7 +97,9 @@ def test_files_that_are_not_ours_are_refused_in_one_line(circuit: Circuit, tmp_p
     assert "\n" not in str(error.value)
 
 
-def test_a_circuit_of_other_weights_is_refused(circuit: Circuit, model: headwise.Model, tmp_path: Path) -> None:
+def test_a_circuit_of_other_weights_is_refused(
+    circuit: Circuit, model: headwise.Model, tmp_path: Path
+) -> None:
     path = tmp_path / "c.json"
     circuit.save(path)
     assert Circuit.load(path, model).nodes

@@ -38,11 +38,13 @@ def _planted() -> tuple[Model, torch.Tensor]:
     for x in range(VOCABULARY):
         query[1, :, x] = (7 + 0.4 * x) * token[x]
         key[1, :, x] = previous[x]
-    value = sum(torch.outer(token[x], previous[x]) for x in range(VOCABULARY))
+    value = token.mT @ previous
     for layer in range(2):
         thirds = (query[layer], key[layer], value if layer == 0 else torch.eye(WIDTH).double())
         state[f"transformer.h.{layer}.attn.c_attn.weight"] = torch.cat(thirds, 1)
-        state[f"transformer.h.{layer}.attn.c_proj.weight"] = torch.eye(WIDTH).double() * (0.5 if layer == 0 else 1.0)
+        state[f"transformer.h.{layer}.attn.c_proj.weight"] = torch.eye(WIDTH).double() * (
+            0.5 if layer == 0 else 1.0
+        )
     hf.load_state_dict(state)
     return Model(hf.eval().requires_grad_(False), name="planted"), previous
 
@@ -63,7 +65,7 @@ def test_the_planted_induction_circuit_is_recovered() -> None:
     direction = channels.key_directions[:, keys.channels[0]]
     assert abs(float(torch.cosine_similarity(direction, previous[repeated], dim=0))) > 0.99
     for c in found.counterfactuals:
-        assert abs(c.edited - c.predicted) < 1e-9  # pyright: ignore[reportOperatorIssue]
+        assert c.edited is not None and abs(c.edited - c.predicted) < 1e-9
         assert c.predicted < found.tau
         assert min(c.controls) > 0.7
 

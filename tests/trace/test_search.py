@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference_tracer import LiteralTracer
-from tiny import prompts_of, tiny
 
 from headwise.model.core import Model
 from headwise.tracing import search as search_module
@@ -15,6 +13,8 @@ from headwise.tracing.search import Firing, LayerSearch, Rules, SideSignals
 from headwise.tracing.signals import component_shares
 from headwise.tracing.upstream import Upstream
 from headwise.types import Component
+from reference_tracer import LiteralTracer
+from tiny import prompts_of, tiny
 
 LAYERS = (1, 3)
 
@@ -50,8 +50,10 @@ def test_published_mode_is_the_literal_reference(variant: str, layer: int) -> No
     compared = 0
     for sides in found:
         for side, signals in sides.items():
-            expected = reference.signals(tuple(signals.firing), side, signals.tau)
-            assert [(c, k) for c, k, _ in expected] == list(zip(signals.components, signals.channels, strict=True))
+            expected = reference.signals(signals.firing, side, signals.tau)
+            assert [(c, k) for c, k, _ in expected] == list(
+                zip(signals.components, signals.channels, strict=True)
+            )
             assert [drop for *_, drop in expected] == pytest.approx(signals.drops, abs=1e-9)
             compared += bool(expected)
     assert compared
@@ -138,7 +140,9 @@ def test_gauss_beats_the_trapezoid_and_both_are_complete() -> None:
     seen, key = torch.ones(4, 12, dtype=torch.bool), torch.arange(4)
     gain = attention(logits, seen)[torch.arange(4), key] - 1 / 12
     errors = {
-        rule: float(((path_gradient(logits, seen, key, cap=None, rule=rule) * logits).sum(1) - gain).abs().max())
+        rule: float(
+            ((path_gradient(logits, seen, key, cap=None, rule=rule) * logits).sum(1) - gain).abs().max()
+        )
         for rule in ("gauss", "trapezoid")
     }
     assert errors["gauss"] < 1e-8 < errors["trapezoid"] < 1e-2

@@ -6,9 +6,6 @@ import dataclasses
 
 import pytest
 import torch
-from reference_tracer import LiteralTracer
-from tiny import prompts_of, tiny
-from tiny_circuits import largest_circuit, two_answers
 
 import headwise
 from headwise.channels import channels as channels_module
@@ -17,6 +14,9 @@ from headwise.errors import HeadwiseError
 from headwise.tracing.seeds import Readout, probability_seeds
 from headwise.tracing.upstream import Upstream
 from headwise.types import Component
+from reference_tracer import LiteralTracer
+from tiny import prompts_of, tiny
+from tiny_circuits import largest_circuit, two_answers
 
 
 def _as_literal(circuit: Circuit) -> dict:
@@ -32,14 +32,16 @@ def _as_literal(circuit: Circuit) -> dict:
     }
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt_neox", "llama", "llama-biased", "llama-one-key-head", "qwen2", "qwen3", "opt"])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "gpt_neox", "llama", "llama-biased", "llama-one-key-head", "qwen2", "qwen3", "opt"]
+)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_published_circuits_are_the_literal_reference(name: str, seed: int) -> None:
     model = tiny(name, torch.float64, seed)
     prompt = prompts_of(8, seed=seed)[0]
     answer, wrong = two_answers(model, prompt)
     circuit = headwise.trace(model, [prompt], answer=answer, wrong=wrong, mode="published")[0]
-    weight = model.anatomy.unembedding.weight
+    weight = model.hf.get_output_embeddings().weight
     reference = LiteralTracer(model, model.split([prompt])).trace(weight[answer] - weight[wrong])
     mine = _as_literal(circuit)
     assert mine.keys() == reference.edges.keys()
@@ -78,7 +80,7 @@ def test_sign_flips_of_singular_pairs_change_nothing(monkeypatch: pytest.MonkeyP
     usual = headwise.trace(tiny("llama"), [prompt], answer=answer, wrong=wrong)[0]
     plain = channels_module.qk_svd
 
-    def flipped(query: torch.Tensor, key: torch.Tensor):  # noqa: ANN202
+    def flipped(query: torch.Tensor, key: torch.Tensor):
         svd = plain(query, key)
         sign = torch.where(torch.arange(svd.sigma.shape[-1]) % 3 == 0, -1.0, 1.0).double()
         return dataclasses.replace(svd, query_map=svd.query_map * sign, key_map=svd.key_map * sign[:, None])
@@ -157,7 +159,9 @@ def test_probability_seeds_destroy_most_of_the_gain_and_no_more_than_needed(vari
 
     seeds, gain = probability_seeds(Upstream(stream, 0), answers)
     chosen = [seed.component for seed in seeds]
-    assert likelihood([]) == pytest.approx(float(torch.log_softmax(logits[0, 0], -1)[answers] @ target), abs=1e-9)
+    assert likelihood([]) == pytest.approx(
+        float(torch.log_softmax(logits[0, 0], -1)[answers] @ target), abs=1e-9
+    )
     assert gain == pytest.approx(likelihood([]) - likelihood(list(parts.components)), abs=1e-9)
     lost = likelihood([]) - likelihood(chosen)
     assert sum(seed.weight for seed in seeds) == pytest.approx(lost, abs=1e-9)

@@ -55,7 +55,11 @@ class Channels:
         found = layer_channels(model, wanted.layer, cache=cache)
         sigma, query_map, key_map, rank = (getattr(found, name)[wanted.index] for name in _FIELDS)
         query = side_maps(model, wanted.layer, "query", torch.float64).matrix[wanted.index].cpu()
-        key = side_maps(model, wanted.layer, "key", torch.float64).matrix[wanted.index // model.anatomy.group].cpu()
+        key = (
+            side_maps(model, wanted.layer, "key", torch.float64)
+            .matrix[wanted.index // model.anatomy.group]
+            .cpu()
+        )
         # UΣ = W_Q G_d and V = W_K G_sᵀ: the directions need not be kept. A null channel has none.
         real = torch.arange(sigma.numel()) < rank
         u = query.mT @ query_map / torch.where(real, sigma, torch.ones_like(sigma)) * real
@@ -89,7 +93,9 @@ class Channels:
     def __repr__(self) -> str:
         top = ", ".join(f"{value:.3g}" for value in self.sigma[:3].tolist())
         null = f", {self.sigma.numel() - self.rank} null" if self.has_null else ""
-        return f"Channels({self.head}, {self.rank} channels{null}, σ {top}, …, condition {self.condition:.3g})"
+        return (
+            f"Channels({self.head}, {self.rank} channels{null}, σ {top}, …, condition {self.condition:.3g})"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +143,9 @@ def split_cell(model: Model, prompt: str | list[int], head: Head | str, query: i
     got = model.capture(prompt, heads=[wanted], queries=[query], want=("q", "k", "scores", "pattern"))
     length = len(got.token_ids[0])
     if not -length <= key < length:
-        raise HeadwiseError(f"key position {key} is outside the prompt, which has {length} tokens (0 to {length - 1})")
+        raise HeadwiseError(
+            f"key position {key} is outside the prompt, which has {length} tokens (0 to {length - 1})"
+        )
     d, s = query % length, key % length
     seen = got.visible[0, 0, 0]
     if not bool(seen[s]):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, overload
 
 import torch
 
@@ -21,18 +21,19 @@ from headwise.tracing.seeds import Readout, Seed, answer_set, linear_seeds, prob
 from headwise.tracing.signals import signal_vectors
 from headwise.tracing.tracer import Traced, trace_down
 from headwise.tracing.upstream import Upstream
-from headwise.types import Head, Side
+from headwise.types import Component, Head, Side
 
 if TYPE_CHECKING:
     from headwise.model.core import Model
 
-Mode = Literal["exact", "published"]
 Answer = str | int
 MAX_TOKENS = 1024
 """Tokens traced in one batch of prompts: bounds memory whatever the number of prompts."""
 
 
-def _rules(mode: str, tau: float | None, rule: Rule | None, sides: tuple[Side, ...] = ("query", "key")) -> Rules:
+def _rules(
+    mode: str, tau: float | None, rule: str | None, sides: tuple[Side, ...] = ("query", "key")
+) -> Rules:
     if mode not in ("exact", "published"):
         raise HeadwiseError(f"mode {mode!r} is not a mode: write 'exact' or 'published'")
     if tau is not None and not 0 < tau <= 1:
@@ -40,17 +41,18 @@ def _rules(mode: str, tau: float | None, rule: Rule | None, sides: tuple[Side, .
     if rule not in (None, "gauss", "trapezoid"):
         raise HeadwiseError(f"rule {rule!r} is not a quadrature rule: write 'gauss' or 'trapezoid'")
     base = Rules.published() if mode == "published" else Rules()
-    return replace(base, tau=tau, sides=sides, **({} if rule is None else {"rule": rule}))
+    chosen: Rule = base.rule if rule is None else "gauss" if rule == "gauss" else "trapezoid"
+    return replace(base, tau=tau, sides=sides, rule=chosen)
 
 
 @overload
-def trace(model: Model, prompt: str, *, answer: Answer | None = ..., wrong: Answer | None = ...,
-          top_k: int | None = ..., top_p: float | None = ..., mode: Mode = ..., tau: float | None = ...,
-          rule: Rule | None = ..., verify: bool = ..., vectors: bool = ...) -> Circuit: ...  # fmt: skip
+def trace(model: Model, prompt: str | list[int], *, answer: Answer | None = ..., wrong: Answer | None = ...,
+          top_k: int | None = ..., top_p: float | None = ..., mode: str = ..., tau: float | None = ...,
+          rule: str | None = ..., verify: bool = ..., vectors: bool = ...) -> Circuit: ...  # fmt: skip
 @overload
-def trace(model: Model, prompt: Sequence[Prompt], *, answer: Sequence[Answer] | Answer | None = ...,
+def trace(model: Model, prompt: list[str] | list[list[int]], *, answer: Sequence[Answer] | Answer | None = ...,
           wrong: Sequence[Answer] | Answer | None = ..., top_k: int | None = ..., top_p: float | None = ...,
-          mode: Mode = ..., tau: float | None = ..., rule: Rule | None = ..., verify: bool = ...,
+          mode: str = ..., tau: float | None = ..., rule: str | None = ..., verify: bool = ...,
           vectors: bool = ...) -> list[Circuit]: ...  # fmt: skip
 def trace(
     model: Model,
@@ -60,9 +62,9 @@ def trace(
     wrong: Answer | Sequence[Answer] | None = None,
     top_k: int | None = None,
     top_p: float | None = None,
-    mode: Mode = "exact",
+    mode: str = "exact",
     tau: float | None = None,
-    rule: Rule | None = None,
+    rule: str | None = None,
     verify: bool = False,
     vectors: bool = False,
 ) -> Circuit | list[Circuit]:
@@ -81,9 +83,13 @@ def trace(
     texts: list[str | None] = [p if isinstance(p, str) else None for p in ([prompt] if single else prompt)]  # pyright: ignore[reportAssignmentType]
     answers, wrongs = _per_prompt(model, answer, n, "answer"), _per_prompt(model, wrong, n, "wrong")
     if wrong is not None and answer is None:
-        raise HeadwiseError(f"wrong={wrong!r} was given without an answer: say which answer it is compared with")
+        raise HeadwiseError(
+            f"wrong={wrong!r} was given without an answer: say which answer it is compared with"
+        )
     if (top_k is not None or top_p is not None) and answer is not None:
-        raise HeadwiseError("top_k and top_p choose the answers themselves: leave out answer, or leave out top_k and top_p")
+        raise HeadwiseError(
+            "top_k and top_p choose the answers themselves: leave out answer, or leave out top_k and top_p"
+        )
     rules = _rules(mode, tau, rule)
     circuits: dict[int, Circuit] = {}
     for indices in by_length(token_ids, 64, MAX_TOKENS):
@@ -91,9 +97,12 @@ def trace(
             stream = split(model, [token_ids[i] for i in indices])
             ups = [Upstream(stream, place) for place in range(len(indices))]
             starts = [
-                _start(model, up, answers[i], wrongs[i], top_k, top_p) for up, i in zip(ups, indices, strict=True)
+                _start(model, up, answers[i], wrongs[i], top_k, top_p)
+                for up, i in zip(ups, indices, strict=True)
             ]
-            traced = trace_down(model, ups, [start.seeds if start.has_head else [] for start in starts], rules)
+            traced = trace_down(
+                model, ups, [start.seeds if start.has_head else [] for start in starts], rules
+            )
             for place, (i, up) in enumerate(zip(indices, ups, strict=True)):
                 circuit = _circuit(model, up, traced[place], starts[place], vectors=vectors)
                 circuits[i] = replace(circuit, prompt=texts[i], mode=mode)
@@ -155,10 +164,19 @@ def _start(
     seeds, total = linear_seeds(up, target, wrong)
     if total <= 0:
         against = "the mean token" if wrong is None else repr(shown(model, wrong))
-        notes.append(f"the model does not prefer {shown(model, target)!r} to {against}: there is nothing to trace")
+        notes.append(
+            f"the model does not prefer {shown(model, target)!r} to {against}: there is nothing to trace"
+        )
     elif not any(seed.component.kind == "head" for seed in seeds):
         notes.append("no head carries the answer to the last position: the circuit is empty")
-    return _Start(seeds, target, wrong, shown(model, target), None if wrong is None else shown(model, wrong), tuple(notes))
+    return _Start(
+        seeds,
+        target,
+        wrong,
+        shown(model, target),
+        None if wrong is None else shown(model, wrong),
+        tuple(notes),
+    )
 
 
 def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vectors: bool) -> Circuit:
@@ -188,7 +206,10 @@ def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vecto
                 )
     notes = start.notes
     if unresolved:
-        notes = (*notes, f"{unresolved} sides of firings have no cause of allowed size and were left without signals")
+        notes = (
+            *notes,
+            f"{unresolved} sides of firings have no cause of allowed size and were left without signals",
+        )
     token_ids = up.stream.token_ids[up.prompt]
     return Circuit(
         nodes=tuple(nodes.values()),
@@ -206,16 +227,19 @@ def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vecto
     )
 
 
-def _firing_at(component, position: int) -> Firing | None:  # noqa: ANN001
+def _firing_at(component: Component, position: int) -> Firing | None:
     if component.kind != "head":
         return None
     return Firing(component.layer, component.index, position, component.source)
 
 
-def _edges(up, traced, firing, signals, target, add, *, vectors: bool) -> list[Edge]:  # noqa: ANN001
+def _edges(
+    up: Upstream, traced: Traced, firing: Firing, signals: SideSignals, target: str, add: Callable[[Node], str], *,
+    vectors: bool,
+) -> list[Edge]:  # fmt: skip
     """One edge per component: its channels in the order of removal, its weight the attention they took."""
     position = firing.query if signals.side == "query" else firing.key
-    grouped: dict = {}
+    grouped: dict[Component, tuple[float, tuple[int, ...]]] = {}
     for component, channel, drop in zip(signals.components, signals.channels, signals.drops, strict=True):
         weight, channels = grouped.get(component, (0.0, ()))
         grouped[component] = (weight + drop, (*channels, channel))
@@ -253,7 +277,9 @@ def _verified(model: Model, circuit: Circuit) -> Circuit:
     edited = edited_attention(model, circuit.token_ids, removals)
     return replace(
         circuit,
-        counterfactuals=tuple(replace(c, edited=e) for c, e in zip(circuit.counterfactuals, edited, strict=True)),
+        counterfactuals=tuple(
+            replace(c, edited=e) for c, e in zip(circuit.counterfactuals, edited, strict=True)
+        ),
     )
 
 
@@ -294,9 +320,9 @@ def trace_firing(
     key: int,
     *,
     tau: float | None = None,
-    side: Literal["query", "key", "both"] = "both",
-    mode: Mode = "exact",
-    rule: Rule | None = None,
+    side: str = "both",
+    mode: str = "exact",
+    rule: str | None = None,
     draws: int = 20,
     seed: int = 0,
 ) -> FiringTrace:
@@ -309,14 +335,20 @@ def trace_firing(
     if side not in ("query", "key", "both"):
         raise HeadwiseError(f"side {side!r} is not a side: write 'query', 'key' or 'both'")
     wanted = model.head(head)
-    sides: tuple[Side, ...] = ("query", "key") if side == "both" else (side,)
+    sides: tuple[Side, ...] = (
+        ("query", "key") if side == "both" else ("query",) if side == "query" else ("key",)
+    )
     rules = _rules(mode, tau, rule, sides)
     token_ids = encode(model.tokenizer, prompt, model.context)[0]
     d, s = (_position(p, len(token_ids), name) for p, name in ((query, "query"), (key, "key")))
     if s > d:
-        raise HeadwiseError(f"key position {s} lies after query position {d}: a head reads itself and what came before")
+        raise HeadwiseError(
+            f"key position {s} lies after query position {d}: a head reads itself and what came before"
+        )
     if wanted.layer == 0:
-        raise HeadwiseError(f"{wanted} is in layer 0, where only the embedding was written: there is nothing to trace")
+        raise HeadwiseError(
+            f"{wanted} is in layer 0, where only the embedding was written: there is nothing to trace"
+        )
     with torch.no_grad():
         stream = split(model, token_ids, layers=wanted.layer + 1)
         up = Upstream(stream, 0)
@@ -352,7 +384,9 @@ def _counterfactuals(
     removals = [removal(up, firing, case) for case in cases.values()]
     for case in cases.values():
         for _ in range(draws):
-            control: dict[Side, Members] = {side: unused(m, model.d_head, generator) for side, m in case.items()}
+            control: dict[Side, Members] = {
+                side: unused(m, model.d_head, generator) for side, m in case.items()
+            }
             removals.append(removal(up, firing, control))
     edited = edited_attention(model, stream.token_ids[0], removals)
     made = []

@@ -182,8 +182,9 @@ class Circuit:
 
     def between(self, source: str, target: str) -> Circuit:
         """The subgraph of all paths from one node to another."""
-        self.node(source), self.node(target)
-        down = self._closure(source, {e.id: e for e in self.edges}.values(), forward=True)
+        for end in (source, target):
+            self.node(end)
+        down = self._closure(source, self.edges, forward=True)
         up = self._closure(target, self.edges, forward=False)
         inside = down & up
         return self._with([e for e in self.edges if e.source in inside and e.target in inside], inside)
@@ -203,7 +204,11 @@ class Circuit:
 
     def _reaching(self, edges: list[Edge]) -> Circuit:
         ends = [n.id for n in self.nodes if n.kind == "answer"]
-        alive = set().union(*(self._closure(end, edges, forward=False) for end in ends)) if ends else set(self.by_id)
+        alive = (
+            set().union(*(self._closure(end, edges, forward=False) for end in ends))
+            if ends
+            else set(self.by_id)
+        )
         return self._with([e for e in edges if e.source in alive and e.target in alive], alive)
 
     def _with(self, edges: list[Edge], nodes: set[str]) -> Circuit:
@@ -257,7 +262,11 @@ class Circuit:
         return f"{node.name} {self.tokens[node.query]!r}"
 
     def __repr__(self) -> str:
-        answer = "" if self.answer is None else f"{self.answer!r}" + (f" over {self.wrong!r}" if self.wrong else "") + ", "
+        answer = (
+            ""
+            if self.answer is None
+            else f"{self.answer!r}" + (f" over {self.wrong!r}" if self.wrong else "") + ", "
+        )
         return f"Circuit({answer}{len(self.heads)} head firings, {len(self.nodes)} nodes, {len(self.edges)} edges)"
 
     def _repr_html_(self) -> str:

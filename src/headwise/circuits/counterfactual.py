@@ -36,7 +36,9 @@ class Removal:
         head, d = Head(self.firing.layer, self.firing.head), self.firing.query
         made: list[Edit] = []
         if self.query is not None:
-            made.append(AddVectors(head=head, side="query", positions=d, value=-factor * self.query, prompt=prompt))
+            made.append(
+                AddVectors(head=head, side="query", positions=d, value=-factor * self.query, prompt=prompt)
+            )
         if self.key is not None:
             seen = list(range(d + 1))
             value = -factor * self.key[: d + 1]
@@ -102,7 +104,9 @@ def edited_attention(
         heads = sorted({Head(*removals[i].firing[:2]) for i in indices})
         rows = sorted({removals[i].firing.query for i in indices})
         edits = [edit for i, copy in place for edit in removals[i].edits(copy)]
-        got = model.edit([list(token_ids)] * n, edits, heads=heads, queries=rows, logits="none", batch_size=batch_size)
+        got = model.edit(
+            [list(token_ids)] * n, edits, heads=heads, queries=rows, logits="none", batch_size=batch_size
+        )
         assert got.pattern is not None
         for i, copy in place:
             firing = removals[i].firing

@@ -61,7 +61,7 @@ _FEATURE_TYPES = {
 
 
 def to_attribution_graph(circuit: Circuit) -> dict[str, Any]:
-    """``metadata``, ``qParams``, ``nodes`` and ``links``; the query–key pairs of every firing in ``qk_tracing_results``."""
+    """``metadata``, ``qParams``, ``nodes``, ``links``, and every firing's query–key pairs in ``qk_tracing_results``."""
     top = max((node.layer for node in circuit.nodes), default=0)
 
     def layer(node: Node) -> str:
@@ -84,7 +84,13 @@ def to_attribution_graph(circuit: Circuit) -> dict[str, Any]:
         for node in circuit.nodes
     ]
     links = [
-        {"source": e.source, "target": e.target, "weight": e.weight, "side": e.side, "channels": list(e.channels)}
+        {
+            "source": e.source,
+            "target": e.target,
+            "weight": e.weight,
+            "side": e.side,
+            "channels": list(e.channels),
+        }
         for e in circuit.edges
     ]
     return {
@@ -109,7 +115,10 @@ def to_attribution_graph(circuit: Circuit) -> dict[str, Any]:
 def _pairs(circuit: Circuit, node: Node) -> dict[str, Any]:
     """The two sides of one firing, and the channels in which a query signal met a key signal."""
     sides = {
-        side: [{"node_id": e.source, "weight": e.weight, "channels": list(e.channels)} for e in circuit.into(node.id, side)]
+        side: [
+            {"node_id": e.source, "weight": e.weight, "channels": list(e.channels)}
+            for e in circuit.into(node.id, side)
+        ]
         for side in ("query", "key")
     }
     pairs = [
@@ -118,4 +127,10 @@ def _pairs(circuit: Circuit, node: Node) -> dict[str, Any]:
         for k in circuit.into(node.id, "key")
         if (shared := sorted(set(q.channels) & set(k.channels)))
     ]
-    return {"attention": node.attention, "query_position": node.query, "key_position": node.key, **sides, "pairs": pairs}
+    return {
+        "attention": node.attention,
+        "query_position": node.query,
+        "key_position": node.key,
+        **sides,
+        "pairs": pairs,
+    }

@@ -67,7 +67,9 @@ def load(path: str | Path, model: Model | None = None) -> Circuit:
     except OSError as error:
         raise HeadwiseError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
     except ValueError:
-        raise HeadwiseError(f"{str(path)!r} is not JSON: give a file written by headwise trace --json") from None
+        raise HeadwiseError(
+            f"{str(path)!r} is not JSON: give a file written by headwise trace --json"
+        ) from None
     if not isinstance(data, dict) or data.get("kind") != "headwise-circuit":
         raise HeadwiseError(f"{str(path)!r} is not a circuit: give a file written by headwise trace --json")
     schema = data.get("schema")
@@ -78,7 +80,9 @@ def load(path: str | Path, model: Model | None = None) -> Circuit:
     try:
         circuit = from_dict(data)
     except (KeyError, TypeError, AttributeError) as error:
-        raise HeadwiseError(f"{str(path)!r} is damaged ({type(error).__name__}: {error}): trace it again") from None
+        raise HeadwiseError(
+            f"{str(path)!r} is damaged ({type(error).__name__}: {error}): trace it again"
+        ) from None
     if model is not None and circuit.weight_hash and circuit.weight_hash != model.weight_hash:
         raise HeadwiseError(
             f"{str(path)!r} is a circuit of {circuit.model!r} (weights {circuit.weight_hash[:12]}), not of "

@@ -94,7 +94,9 @@ def choose_edges(circuit: Circuit, edges: Sequence[str] | None = None, top: int 
         else:
             found = [e for e in inner if e.target == name]
         if not found:
-            raise HeadwiseError(f"{name!r} is not an edge of this circuit: write SOURCE -> TARGET with the ids of its nodes")
+            raise HeadwiseError(
+                f"{name!r} is not an edge of this circuit: write SOURCE -> TARGET with the ids of its nodes"
+            )
         chosen += [e for e in found if e not in chosen]
     return chosen
 
@@ -115,7 +117,9 @@ def intervene(
     if action not in ("remove", "boost"):
         raise HeadwiseError(f"action {action!r} is not an action: write 'remove' or 'boost'")
     if circuit.weight_hash and circuit.weight_hash != model.weight_hash:
-        raise HeadwiseError(f"this is a circuit of {circuit.model!r} with other weights than {model.name!r}: trace it again")
+        raise HeadwiseError(
+            f"this is a circuit of {circuit.model!r} with other weights than {model.name!r}: trace it again"
+        )
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         up = Upstream(split(model, list(circuit.token_ids)), 0)
@@ -174,7 +178,9 @@ def _run(
         deltas = [[_in_stream(up, one, factor) for one in plan] for plan in part]
         moved += [_moved(up, d) for d in deltas]
         if scope == "local":
-            edits = [e for copy, plan in enumerate(part) for one in plan for e in one.edits(copy, factor=factor)]
+            edits = [
+                e for copy, plan in enumerate(part) for one in plan for e in one.edits(copy, factor=factor)
+            ]
             run = run_edited(model, circuit.token_ids, len(part), edits=edits, cells=cells)
         else:
             adds = [
@@ -187,11 +193,19 @@ def _run(
         attention.append(run.cells)
         logits.append(run.logits)
     cell, logit = torch.cat(attention), torch.cat(logits)
-    difference, probability = answer_difference(circuit, logit), torch.softmax(logit, -1)[:, circuit.answer_id]
+    difference, probability = (
+        answer_difference(circuit, logit),
+        torch.softmax(logit, -1)[:, circuit.answer_id],
+    )
 
     def outcome(copy: int, listed: list[str]) -> Outcome:
         places = [every.index(t) for t in listed]
-        return Outcome(tuple(cell[copy, places].tolist()), float(difference[copy]), float(probability[copy]), *moved[copy])
+        return Outcome(
+            tuple(cell[copy, places].tolist()),
+            float(difference[copy]),
+            float(probability[copy]),
+            *moved[copy],
+        )
 
     result = []
     for i, listed in enumerate(targets):
@@ -216,7 +230,8 @@ def _in_stream(up: Upstream, one: Removal, factor: float) -> list[Delta]:
     """The smallest change of the stream that makes a removal, norms frozen: P_u of the write where there is no RoPE."""
     made: list[Delta] = []
     firing = one.firing
-    for side, vectors in (("query", one.query), ("key", one.key)):
+    sides: tuple[tuple[Side, Tensor | None], ...] = (("query", one.query), ("key", one.key))
+    for side, vectors in sides:
         if vectors is None:
             continue
         positions = [firing.query] if side == "query" else list(range(firing.query + 1))

@@ -21,7 +21,9 @@ def channels(
     query: Annotated[str, typer.Option(help="The token that attends, as text or position.")] = "-1",
     top: Annotated[int, typer.Option(min=1, help="How many channels to show.")] = 10,
     model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="A folder that keeps channels, by hash of the weights.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="A folder that keeps channels, by hash of the weights.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Draw it on a page that opens offline.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

@@ -1,7 +1,8 @@
 """How all heads of a layer read the stream, as one batch: the maps of :class:`~headwise.model.split.Reader`, stacked.
 
 With every norm's scalar frozen, a part x of the stream at column c gives head h the query share
-rotate_c(scalar[c, h] · query[h] @ x), and the same for keys; the offset gives rotate_c(offset_scalar[c, h] · offset[h]).
+rotate_c(scalar[c, h] · query[h] @ x), and the same for keys; the offset gives
+rotate_c(offset_scalar[c, h] · offset[h]).
 """
 
 from __future__ import annotations

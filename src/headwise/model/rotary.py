@@ -44,7 +44,7 @@ class Rotary:
         return self._apply(vectors, -1.0)
 
     def transposed(self, vectors: Tensor) -> Tensor:
-        """The transposed map (not the inverse, where a model scales its rotation): ⟨turn(x), y⟩ = ⟨x, transposed(y)⟩."""
+        """The transposed map: ⟨turn(x), y⟩ = ⟨x, transposed(y)⟩ (not the inverse, if a model scales its rotation)."""
         return self._apply(vectors, -1.0, divide=False)
 
     def _apply(self, vectors: Tensor, direction: float, *, divide: bool = True) -> Tensor:

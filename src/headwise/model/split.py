@@ -275,7 +275,10 @@ class Stream:
         return writes if post_scale is None else writes * post_scale[prompt, column]
 
     def bias_write(self, layer: int, prompt: int, column: int | slice) -> Tensor | None:
-        """[d_model] (or a row per column, where a post-norm makes them differ): output bias and value bias (every row of attention sums to one)."""
+        """[d_model]: output bias and value bias (every row of attention sums to one).
+
+        For several columns, a row for each where a post-norm makes them differ.
+        """
         anatomy = self.model.anatomy
         bias, value_bias = anatomy.output(layer).bias, anatomy.value(layer).bias
         if bias is None and value_bias is None:

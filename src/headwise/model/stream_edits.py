@@ -69,7 +69,9 @@ def run_edited(
             if head.layer != call.layer:
                 continue
             rows = torch.full((copies, 1), query, device=call.query.device)
-            scores = raw_scores(call.query[:, head.index, query][:, None], call.key_of(head.index), call.scale, call.cap)
+            scores = raw_scores(
+                call.query[:, head.index, query][:, None], call.key_of(head.index), call.scale, call.cap
+            )
             scores = scores[:, None]
             editor.override_rows(call, [head.index], rows, scores)
             found[:, place] = pattern_rows(scores[:, 0], call.visible(rows))[:, 0, key].double().cpu()
@@ -82,7 +84,9 @@ def run_edited(
     by_layer: dict[int, list[AddToStream]] = {}
     for add in adds:
         if not 0 <= add.layer < model.n_layers:
-            raise HeadwiseError(f"layer {add.layer} does not exist: {model.name} has layers 0 to {model.n_layers - 1}")
+            raise HeadwiseError(
+                f"layer {add.layer} does not exist: {model.name} has layers 0 to {model.n_layers - 1}"
+            )
         by_layer.setdefault(add.layer, []).append(add)
     for layer, mine in by_layer.items():
         instruments.before.append((model.anatomy.layers[layer], partial(_add, mine)))

@@ -14,13 +14,20 @@ if TYPE_CHECKING:
     from headwise.channels.channels import Channels, ChannelSplit
 
 
+BY_CHANNEL = "Relative attention, by channel: the logit less the mean of the other keys' logits."
+
+
 def channels_report(split: ChannelSplit, channels: Channels, tokens: Sequence[str]) -> Report:
     """Relative attention by channel, its running sum, and the spectrum."""
     n = split.relative.numel()
     ranked = split.relative[split.relative.abs().argsort(descending=True)].cumsum(0).tolist()
     control = split.control[split.control.abs().argsort(descending=True)].cumsum(0).tolist()
     by_channel = go.Figure(
-        [go.Bar(x=list(range(n)), y=split.relative.tolist(), name="singular channels", marker_color=PALETTE[0])]
+        [
+            go.Bar(
+                x=list(range(n)), y=split.relative.tolist(), name="singular channels", marker_color=PALETTE[0]
+            )
+        ]
     )
     running = go.Figure(
         [
@@ -36,7 +43,7 @@ def channels_report(split: ChannelSplit, channels: Channels, tokens: Sequence[st
     return Report(
         f"Channels of {split.head}",
         [
-            Section("Which channels", [Figure(by_channel, "Relative attention, by channel: the logit less the mean of the other keys' logits.")]),
+            Section("Which channels", [Figure(by_channel, BY_CHANNEL)]),
             Section(
                 "How many",
                 [

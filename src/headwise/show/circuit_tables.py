@@ -28,7 +28,9 @@ def _table(*columns: str, title: str = "", right: Sequence[str] = ()) -> Table:
     return table
 
 
-def channels_table(split: ChannelSplit, channels: Channels, tokens: Sequence[str], top: int) -> RenderableType:
+def channels_table(
+    split: ChannelSplit, channels: Channels, tokens: Sequence[str], top: int
+) -> RenderableType:
     """One cell's logit and relative attention over the strongest channels."""
     total = float(split.relative.sum())
     head = Text(
@@ -70,14 +72,22 @@ def firing_table(found: FiringTrace) -> RenderableType:
         for component, channel, drop, ig in zip(
             signals.components, signals.channels, signals.drops, signals.attributions, strict=True
         ):
-            name = str(component) + (f" {quoted(tokens[component.source])}" if component.kind == "head" else "")
+            name = str(component) + (
+                f" {quoted(tokens[component.source])}" if component.kind == "head" else ""
+            )
             table.add_row(name, str(channel), f"{drop:+.4f}", f"{ig:+.4f}")
-        parts.append(table if signals.resolved else Text(f"\n{side} side: no set of allowed size causes this attention"))
+        parts.append(
+            table
+            if signals.resolved
+            else Text(f"\n{side} side: no set of allowed size causes this attention")
+        )
     table = _table("removed", "signals", "predicted", "edited pass", "unused channels", title="\nwithout them",
                    right=("signals", "predicted", "edited pass", "unused channels"))  # fmt: skip
     for c in found.counterfactuals:
         edited = "" if c.edited is None else f"{c.edited:.4f}"
-        control = f"{mean(c.controls):.4f} ({min(c.controls):.3f} to {max(c.controls):.3f})" if c.controls else ""
+        control = (
+            f"{mean(c.controls):.4f} ({min(c.controls):.3f} to {max(c.controls):.3f})" if c.controls else ""
+        )
         table.add_row(c.side, str(c.removed), f"{c.predicted:.4f}", edited, control)
     parts += [table, Text(f"\nparts sum to the model's own query and key within {found.error:.1e}")]
     return Group(*parts)
@@ -107,7 +117,9 @@ def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
     checked = [abs(c.edited - c.predicted) for c in circuit.counterfactuals if c.edited is not None]
     if checked:
         parts.append(
-            Text(f"\nverified: {len(checked)} counterfactuals agree with the edited pass within {max(checked):.1e}")
+            Text(
+                f"\nverified: {len(checked)} counterfactuals agree with the edited pass within {max(checked):.1e}"
+            )
         )
     return Group(*parts)
 
@@ -130,13 +142,17 @@ def effects_table(effects: Sequence[Effect], faithful: Faithfulness | None) -> R
         parts.append(table)
     if faithful is not None:
         f = faithful
-        random_kept, random_lost = mean(f.random_outside_ablated) / f.clean, 1 - mean(f.random_inside_ablated) / f.clean
+        random_kept, random_lost = (
+            mean(f.random_outside_ablated) / f.clean,
+            1 - mean(f.random_inside_ablated) / f.clean,
+        )
         parts.append(
             Text(
                 f"\nwhole circuit ({f.firings} firings), logit difference {f.clean:.3f}:\n"
                 f"  everything outside ablated: {f.outside_ablated:.3f} ({f.kept:.0%} kept; "
                 f"random circuits {random_kept:.0%}; no circuit at all {f.none:.3f})\n"
-                f"  everything inside ablated:  {f.inside_ablated:.3f} ({f.destroyed:.0%} lost; random {random_lost:.0%})"
+                f"  everything inside ablated:  {f.inside_ablated:.3f} ({f.destroyed:.0%} lost; "
+                f"random circuits {random_lost:.0%})"
             )
         )
     return Group(*parts)

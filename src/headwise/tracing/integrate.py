@@ -1,8 +1,8 @@
 """Integrated gradients of one attention weight, shared by every candidate.
 
 IG_i = ∫₀¹ Σ_t C_it ∂p_s/∂z_t(αz) dα = ⟨C_i, g⟩ with one vector g per firing, so nothing of the size candidates × keys
-is ever built (docs/method/tracing.md §3). With a soft-cap the logits are decomposed before the cap, and the cap's derivative
-sech² belongs to g.
+is ever built (docs/method/tracing.md §3). With a soft-cap the logits are decomposed before the cap, and the cap's
+derivative sech² belongs to g.
 """
 
 from __future__ import annotations

@@ -61,7 +61,9 @@ class Rules:
 
     @classmethod
     def published(cls, **changes: object) -> Rules:
-        return cls(**{"rule": "trapezoid", "backward": False, "soft_cap": False, "visible_keys": False, **changes})  # pyright: ignore[reportArgumentType]
+        return cls(
+            **{"rule": "trapezoid", "backward": False, "soft_cap": False, "visible_keys": False, **changes}
+        )  # pyright: ignore[reportArgumentType]
 
     def threshold(self, keys: int) -> float:
         return min(1.0, 2.5 / keys) if self.tau is None else self.tau
@@ -99,9 +101,20 @@ class LayerSearch:
 
     def __init__(self, model: Model, layer: int, rules: Rules, dtype: torch.dtype) -> None:
         self.model, self.layer, self.rules = model, layer, rules
-        self.maps: dict[Side, SideMaps] = {side: side_maps(model, layer, side, dtype) for side in ("query", "key")}
+        self.maps: dict[Side, SideMaps] = {
+            side: side_maps(model, layer, side, dtype) for side in ("query", "key")
+        }
         self.channels = layer_channels(model, layer)
         self.group = model.anatomy.group
+        self._carried: dict[Side, tuple[tuple[int, ...], Tensor]] = {}
+
+    def carried(self, up: Upstream, side: Side, heads: Tensor, matrices: Tensor) -> Tensor:
+        """:meth:`Upstream.carried`, remembered for the next chunk: firings of one head follow one another."""
+        key = (id(up), *heads.tolist())
+        if side not in self._carried or self._carried[side][0] != key:
+            self._carried.pop(side, None)  # before its successor is made
+            self._carried[side] = key, up.carried(matrices, self.layer)
+        return self._carried[side][1]
 
     def run(self, up: Upstream, firings: Sequence[Firing]) -> list[dict[Side, SideSignals]]:
         """Search the firings of one prompt, in chunks whose memory is bounded (at least one firing)."""
@@ -146,7 +159,9 @@ class _Chunk:
         self.attention = row.gather(1, self.s[:, None])[:, 0]
         self.n_visible = self.visible.sum(1)
         keys = self.n_visible if shared.rules.visible_keys else self.d + 1
-        self.tau = torch.tensor([shared.rules.threshold(n) for n in keys.tolist()], dtype=torch.float64, device=device)
+        self.tau = torch.tensor(
+            [shared.rules.threshold(n) for n in keys.tolist()], dtype=torch.float64, device=device
+        )
         record = up.stream.layers[layer]
         self.rotary = None if record.rotary is None else _prompt_rotary(record.rotary, up)
 
@@ -161,7 +176,7 @@ class _Chunk:
         self.offset_scalar = scalars.offset[p, span][:, where].mT.double()
         unique, place = where.unique(return_inverse=True)
         matrices = self.shared.maps[side].matrix[unique]
-        self.carried = self.up.carried(matrices, self.layer)
+        self.carried = self.shared.carried(self.up, side, unique, matrices)
         self.place = place
         if side == "query":
             vectors, reading, weight = self._query_vectors(matrices)
@@ -241,12 +256,16 @@ class _Chunk:
             component = top.gather(1, flat // scores.shape[2])
             channel = flat % scores.shape[2]
             candidates = self._rows(side, open_, component, channel, vectors, reading)
-            rows = Rows(self.logits[open_], self.visible[open_], self.s[open_], self.tau[open_], self.cap, candidates)
+            rows = Rows(
+                self.logits[open_], self.visible[open_], self.s[open_], self.tau[open_], self.cap, candidates
+            )
             count = first_below(rows)
             done = (count > 0) | (m == limit)
             ready = done.nonzero()[:, 0]
             if len(ready):
-                self._finish(side, open_, ready, rows, count, component, channel, value, completeness, results)
+                self._finish(
+                    side, open_, ready, rows, count, component, channel, value, completeness, results
+                )
             open_, m = open_[~done], min(limit, m * 4)
         return results  # pyright: ignore[reportReturnType]
 
@@ -256,7 +275,9 @@ class _Chunk:
         """Rows over keys [f, m, t] of some candidates (component, channel) [f, m] of the firings ``of``."""
         if side == "query":
             chosen = vectors[of[:, None], component].double()
-            coordinate = (chosen * reading[of].mT.gather(1, channel[..., None].expand(-1, -1, chosen.shape[2]))).sum(-1)
+            coordinate = (
+                chosen * reading[of].mT.gather(1, channel[..., None].expand(-1, -1, chosen.shape[2]))
+            ).sum(-1)
             b = self.b[of].mT.gather(1, channel[..., None].expand(-1, -1, self.T))
             return coordinate[..., None] * b * self.visible[of][:, None]
         f, m = component.shape

@@ -21,7 +21,9 @@ from headwise.types import Component, Side
 def component_writes(up: Upstream, component: Component) -> Tensor:
     """What one component wrote into the stream at every position: [T, d_model]."""
     if component.kind == "head":
-        layer, head, source = (torch.tensor([x]) for x in (component.layer, component.index, component.source))
+        layer, head, source = (
+            torch.tensor([x]) for x in (component.layer, component.index, component.source)
+        )
         weights = up.columns(layer.to(up.device), head.to(up.device), source.to(up.device))[0]
         value = up.v[component.layer, component.index // up.group, component.source].double()
         write = up.stream.output_weight(component.layer)[component.index].double() @ value

@@ -1,4 +1,4 @@
-"""From seeds down to the embedding: every firing of a layer searched at once, each firing once (docs/method/tracing.md §4)."""
+"""From seeds down to the embedding: the firings of a layer at once, each firing once (docs/method/tracing.md §4)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def upstream_firing(component: Component, side: Side, below: Firing) -> Firing |
     return Firing(component.layer, component.index, at, component.source)
 
 
-def trace_down(model: Model, ups: Sequence[Upstream], seeds: Sequence[list[Seed]], rules: Rules) -> list[Traced]:
+def trace_down(
+    model: Model, ups: Sequence[Upstream], seeds: Sequence[list[Seed]], rules: Rules
+) -> list[Traced]:
     """Trace several prompts of one batch from their seeds, layer by layer downwards."""
     traced = [Traced(list(found)) for found in seeds]
     waiting: dict[int, dict[int, set[Firing]]] = {}

@@ -49,7 +49,9 @@ class Upstream:
         self._masks = _masks(stream, prompt, span)
         self.post = None
         if records[0].post_scale is not None:
-            self.post = torch.stack([r.post_scale[prompt, span, 0] for r in records if r.post_scale is not None])
+            self.post = torch.stack(
+                [r.post_scale[prompt, span, 0] for r in records if r.post_scale is not None]
+            )
         self.static = self._stack_static()
         """[1 + L·per_layer, T, d_model]: embedding, then each layer's bias (where there is one) and MLP."""
         self.log_sums = torch.cat([self._scores(i, i + 1).logsumexp(-1) for i in range(self.n_layers)])
