@@ -108,3 +108,17 @@ def test_edges():
     zero = ContrastiveCovariance().fit(torch.ones(10, 4), torch.ones(10, 4), torch.ones(10, 4))
     report = rank_report(zero, generator=g)
     assert (report.rank_energy, report.rank_null) == (0, 0)
+
+
+def test_matching_is_found_beneath_a_large_common_query():
+    """Queries share a mean ten times their variation; the whole ΔC drowns in it, its interaction does not."""
+    g = torch.Generator().manual_seed(3)
+    z = torch.randn(300, 2, generator=g)
+    q = z @ torch.eye(2, 8) + 30.0 * torch.eye(8)[7]
+    k = z @ torch.eye(2, 8) + torch.randn(300, 8, generator=g)
+    cov = ContrastiveCovariance().fit(q, k, torch.randn(300, 8, generator=g))
+    report = rank_report(cov, generator=g, interaction=True)
+    assert report.rank_interaction == 2
+    assert report.rank_null < 2
+    centred = cov.delta_c_ - cov.salience_
+    assert (cov.centred().delta_c_ - centred).abs().max() < 1e-10

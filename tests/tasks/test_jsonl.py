@@ -13,7 +13,8 @@ TOKENIZER = word_tokenizer()
 
 def line(entity="jam", **changes):
     record = {
-        "prompt": f"The {entity} is in Box [[right:A]]. The pen is in Box [[wrong:B]]. The {entity} is in Box",
+        "prompt": f"The {entity} is in Box [[right:A]]. The pen is in Box [[wrong:B]]. "
+        f"The {entity} is in Box",
         "positive": ["right"],
         "negative": ["wrong"],
         "groups": {"entity": entity},
@@ -81,7 +82,8 @@ def test_all_bad_lines_are_reported_at_once(tmp_path):
     for number in bad:
         assert f"line {number}:" in message
     for reason in ("not JSON", "'positive' is missing", "set is empty", "'nowhere' is not a marked span",
-                   "query 99 is outside", "both positive and negative", "unknown field 'colour'"):  # fmt: skip
+                   "query 99 is outside", "both positive and negative",
+                   "unknown field 'colour'"):  # fmt: skip
         assert reason in message
 
 

@@ -120,7 +120,7 @@ def test_same_seed_same_prompts():
         ({"positive": (0,), "negative": (0,)}, "position 0 is both positive and negative"),
         ({"positive": (0,), "negative": (7,)}, "negative position 7 is outside the prompt"),
         ({"positive": (2,), "negative": (0,), "query": 1}, "positive position 2 comes after query 1"),
-        ({"positive": (0,), "negative": (1,), "query": 3}, "query 3 is outside the prompt, which has 3 tokens"),
+        ({"positive": (0,), "negative": (1,), "query": 3}, "query 3 is outside the prompt"),
     ],
 )
 def test_wrong_examples_say_why(given, message):

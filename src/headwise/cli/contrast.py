@@ -42,6 +42,7 @@ def contrast(
         bool, typer.Option("--jitter", help="Vary lengths, so that order is not place.")
     ] = False,
     format: Annotated[str | None, typer.Option(help="plain, few-shot or chat.")] = None,
+    umap: Annotated[bool, typer.Option("--umap", help="Add UMAP pictures to the report (slow).")] = False,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -73,7 +74,7 @@ def contrast(
     if out is not None:
         from headwise.show.contrast_report import contrast_report
 
-        contrast_report(run).write(out / "report.html")
+        contrast_report(run, umap=umap).write(out / "report.html")
     if as_json:
         print(json.dumps(run.document(), indent=1, ensure_ascii=False, allow_nan=False))
         return

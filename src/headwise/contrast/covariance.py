@@ -243,6 +243,18 @@ class ContrastiveCovariance:
             ]
         return self._rows[0]
 
+    def centred(self) -> ContrastiveCovariance:
+        """The estimator of the same prompts with the means of q and of d taken out: its ΔC is Cov(q, d)."""
+        q, d = self._compact()
+        made = ContrastiveCovariance(keep="pairs")
+        made._heads, made._d_head, made.n_prompts_ = self._heads, self._d_head, self.n_prompts_
+        q, d = q - q.mean(1, keepdim=True), d - d.mean(1, keepdim=True)
+        made._rows = [(q, d)]
+        cross, zero = torch.einsum("hnrd,hnre->hde", q, d), torch.zeros_like(q[:, 0, 0])
+        names = ("q_plus", "q_minus", "k_plus", "k_minus")
+        made._add(qk_plus=cross, qk_minus=torch.zeros_like(cross), **dict.fromkeys(names, zero))
+        return made
+
     def weighted(self, weights: Tensor) -> Tensor:
         """ΔC under other weights of the prompts: [draws, n] -> [draws, H, d_head, d_head].
 

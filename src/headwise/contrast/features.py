@@ -53,18 +53,25 @@ def fit_contrast(
     max_rank: int,
     draws: int = 200,
 ) -> Fitted:
-    """Ranks and subspaces of one contrast. The subspace has the energy rank, at least 1, at most
-    ``max_rank``.
+    """Ranks and subspaces of one contrast. The subspace has the largest of the energy and null
+    ranks, from 1 to ``max_rank``.
     """
     covariance = pairs.feed(ContrastiveCovariance())
     generator = keyed(seed, "rank", contrast.name)
     reports = rank_reports(
-        covariance, generator=generator, energy=energy, draws=draws, distinct=contrast.distinct
+        covariance,
+        generator=generator,
+        energy=energy,
+        draws=draws,
+        distinct=contrast.distinct,
+        interaction=True,
     )
     delta = covariance.delta_c_
     features = []
     for place, (head, report) in enumerate(zip(heads, reports, strict=True)):
-        found = feature(delta[place], max(1, min(report.rank_energy, max_rank)), contrast.name)
+        # The published rule hides weak directions that are real: the subspace has room for those too.
+        wanted = max(report.rank_energy, report.rank_null, report.rank_interaction or 0, 1)
+        found = feature(delta[place], min(wanted, max_rank), contrast.name)
         features.append(
             BankFeature(
                 contrast.name, head, found.query, found.key, found.sigma, report.rank_energy, report.rank_null

@@ -55,6 +55,10 @@ class RankReport:
     interaction_energy: float
     """‖Cov(q, d)‖²: true matching of query and key."""
     n_prompts: int
+    rank_interaction: int | None = None
+    """``rank_null`` of Cov(q, d) alone, where it was asked for. Queries share a large mean, and what a sign
+    flip makes of that mean is noise which can hide every direction of matching from ``rank_null``.
+    """
 
     @property
     def interaction_share(self) -> float:
@@ -73,7 +77,9 @@ class RankReport:
                 "use more distinct queries before calling it a property of the head"
             )
         if self.rank_null == 0:
-            found.append(f"no direction exceeds the sign-flip null at level {self.alpha:g}")
+            matching = self.rank_interaction or 0
+            also = f", but {matching} of the interaction Cov(q, d) do" if matching else ""
+            found.append(f"no direction exceeds the sign-flip null at level {self.alpha:g}{also}")
         elif self.rank_null > self.rank_energy:
             found.append(
                 f"{self.rank_null} directions are real, the {self.energy:.0%} rule reports {self.rank_energy}"
@@ -184,12 +190,14 @@ def rank_reports(
     splits: int = 20,
     distinct: int | None = None,
     groups: Tensor | None = None,
+    interaction: bool = False,
 ) -> list[RankReport]:
     """One report per head, from the kept pairs alone.
 
     ``draws`` sign flips and as many bootstrap draws; ``splits`` random halves; ``distinct`` is the number of
     distinct query values of the design (counted from q if not given); ``groups`` [n] are integers of
     prompts that belong together (same template, same entity): they flip and are resampled as one.
+    With ``interaction`` the matching part Cov(q, d) is ranked against a null of its own too.
     """
     if draws < 20 or draws * alpha < 1:
         raise HeadwiseError(
@@ -208,6 +216,13 @@ def rank_reports(
     flips = covariance.weighted(signs / n)
     ranks, thresholds = null_rank(delta, flips, alpha=alpha)
     null_sigma = torch.quantile(torch.linalg.svdvals(flips), 1 - alpha, dim=0)
+
+    matching: list[int | None] = [None] * heads
+    if interaction:
+        centred = covariance.centred()
+        again = torch.randint(0, 2, (draws, units), generator=generator)[:, unit] * 2.0 - 1
+        whole = centred.weighted(q.new_full((1, n), 1 / n))[0]
+        matching = null_rank(whole, centred.weighted(again / n), alpha=alpha)[0].tolist()
 
     picks = torch.randint(0, units, (draws, units), generator=generator)
     counts = torch.zeros(draws, units).scatter_add_(1, picks, torch.ones(draws, units))[:, unit]
@@ -244,6 +259,7 @@ def rank_reports(
                 salience_energy=float(salience[h]),
                 interaction_energy=float(interaction[h]),
                 n_prompts=n,
+                rank_interaction=matching[h],
             )
         )
     return reports

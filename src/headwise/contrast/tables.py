@@ -60,6 +60,7 @@ def feature_record(
         "rank": item.rank,
         "rank_energy": item.rank_energy,
         "rank_null": item.rank_null,
+        "rank_interaction": single.rank_interaction if single else None,
         "rank_low": single.rank_interval[0] if single else None,
         "rank_high": single.rank_interval[1] if single else None,
         "stable_rank": single.stable_rank if single else None,

@@ -221,11 +221,12 @@ def singular_values(run: ContrastRun, head: str, most: int = 20) -> go.Figure:
         f = run.of("features", head=head, name=name)[0]
         figure.layout.annotations[number].text = f"{name}: 99 % {f['rank_energy']}, null {f['rank_null']}"
     figure.update_xaxes(title="singular value", row=lines)
+    figure.update_yaxes(type="log", exponentformat="power", dtick=1)
     return styled(
         figure,
         height=120 + 240 * lines,
         margin={"l": 60, "r": 24, "t": 84, "b": 56},
-        legend={"y": 1.12, "x": 0, "orientation": "h"},
+        legend={"y": 1.1, "x": 0, "orientation": "h", "yanchor": "bottom"},
     )
 
 
@@ -261,7 +262,7 @@ def rank_growth(run: ContrastRun) -> go.Figure:
             "dtick": "D2",
         },
         yaxis={"title": "rank of ΔC, 99 % energy", "range": [0, top * 1.15 + 1]},
-        legend={"orientation": "v", "x": 1.02, "y": 1},
+        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"},
     )
 
 
@@ -291,7 +292,7 @@ def angles(run: ContrastRun, head: str) -> go.Figure:
             )
         figure.update_xaxes(title="principal angle", dtick=1, row=1, col=column)
     figure.update_yaxes(title="degrees", range=[-2, 92], row=1, col=1)
-    return styled(figure, height=440, legend={"orientation": "v", "x": 1.02, "y": 1})
+    return styled(figure, height=440, legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"})
 
 
 def dose_response(run: ContrastRun, head: str) -> go.Figure:
@@ -312,7 +313,7 @@ def dose_response(run: ContrastRun, head: str) -> go.Figure:
         figure,
         xaxis={"title": f"{head}: part of the swap that is made"},
         yaxis={"title": "attention", "rangemode": "tozero"},
-        legend={"orientation": "v", "x": 1.02, "y": 1},
+        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"},
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from headwise.show import contrast_figures as figures
@@ -14,8 +13,11 @@ if TYPE_CHECKING:
     from headwise.contrast.run import ContrastRun
 
 
-def contrast_report(run: ContrastRun) -> Report:
-    """Heads, features, swaps with their controls, ranks, spaces and logits of a study."""
+def contrast_report(run: ContrastRun, *, umap: bool = False) -> Report:
+    """Heads, features, swaps with their controls, ranks, spaces and logits of a study.
+
+    ``umap`` adds UMAP pictures of the larger subspaces, which take a minute each.
+    """
     best = run.heads[0]
     strongest = max(run.features, key=lambda f: f["share_of_full"])
     sections = [
@@ -28,7 +30,7 @@ def contrast_report(run: ContrastRun) -> Report:
         ),
         Section("Features", _features(run)),
     ]
-    sections += [Section(f"Head {head}", _head(run, head)) for head in run.chosen]
+    sections += [Section(f"Head {head}", _head(run, head, umap)) for head in run.chosen]
     if run.answers:
         sections.append(Section("In the running model", _answers(run)))
     sections.append(Section("Rank and design", _growth(run)))
@@ -65,13 +67,15 @@ def _heads_text(run: ContrastRun) -> Text:
 
 
 def _features(run: ContrastRun) -> list[Block]:
-    columns = ("head", "name", "rank", "rank_energy", "rank_null", "rank_low", "rank_high", "saturated",
+    columns = ("head", "name", "rank", "rank_energy", "rank_null", "rank_interaction",
+               "rank_low", "rank_high", "saturated",
                "interaction_share", "superposition", "original", "target", "share_of_full", "share_low",
                "share_high", "percentile", "p_value", "random_share_99")  # fmt: skip
     rows = [tuple(f[c] for c in columns) for f in run.features]
     return [
         Text(
             "`rank_energy` is the published 99 % rule, `rank_null` counts directions above a sign-flip null, "
+            "`rank_interaction` those of the matching part Cov(q, d) alone, "
             "`saturated` says that the design itself bounds the rank. `share_of_full` is the change of "
             "log-odds that "
             "swapping the subspace between original and target key makes, as a share of swapping the "
@@ -85,7 +89,7 @@ def _features(run: ContrastRun) -> list[Block]:
     ]
 
 
-def _head(run: ContrastRun, head: str) -> list[Block]:
+def _head(run: ContrastRun, head: str, umap: bool) -> list[Block]:
     number = "7" if run.rule == "ratio" else "9"
     blocks: list[Block] = [
         Figure(
@@ -110,7 +114,7 @@ def _head(run: ContrastRun, head: str) -> list[Block]:
         )
         if f["union"]:
             blocks.append(Figure(spaces.keys_pca(run, head, f["name"]), "Keys alone (as Figure 6b)."))
-        if f["rank"] > 3 and find_spec("umap") is not None:
+        if f["rank"] > 3 and umap:
             blocks.append(
                 Figure(spaces.subspace_umap(run, head, f["name"]), f"{f['name']} by UMAP (as Figure 8).")
             )

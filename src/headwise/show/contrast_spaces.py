@@ -105,7 +105,7 @@ def subspace_pca(run: ContrastRun, head: str, name: str | None, *, group: str | 
         figure,
         height=480,
         title={"text": f"{head}, {where}: keys ●, queries ◆, by {group}", "font": {"size": 14}},
-        legend={"orientation": "v", "x": 1.02, "y": 1, "itemsizing": "constant"},
+        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top", "itemsizing": "constant"},
         margin={"l": 60, "r": 24, "t": 56, "b": 56},
     )
 
@@ -135,6 +135,7 @@ def _line(
         figure,
         height=420,
         xaxis={"title": f"{head}: coordinate along {name}"},
+        yaxis={"dtick": 1, "tickfont": {"size": 9}},
         margin={"l": 130, "r": 24, "t": 32, "b": 56},
     )
 
@@ -169,7 +170,7 @@ def subspace_umap(
         },
         xaxis={"title": "UMAP 1"},
         yaxis={"title": "UMAP 2"},
-        legend={"orientation": "v", "x": 1.02, "y": 1, "itemsizing": "constant"},
+        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top", "itemsizing": "constant"},
         margin={"l": 60, "r": 24, "t": 56, "b": 56},
     )
 
