@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     from headwise.types import Component as Component
     from headwise.types import Head as Head
     from headwise.types import Subspace as Subspace
+    from headwise.why.explain import Explanation as Explanation
+    from headwise.why.explain import explain as explain
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "explain": "headwise.why.explain",
+    "Explanation": "headwise.why.explain",
     "Channels": "headwise.channels.channels",
     "Circuit": "headwise.circuits.circuit",
     "faithfulness": "headwise.circuits.faithfulness",
@@ -56,6 +60,7 @@ __all__ = [
     "Channels",
     "Circuit",
     "Component",
+    "Explanation",
     "FeatureBank",
     "Head",
     "HeadwiseError",
@@ -66,6 +71,7 @@ __all__ = [
     "SwapWithin",
     "__version__",
     "contrast",
+    "explain",
     "faithfulness",
     "intervene",
     "load",

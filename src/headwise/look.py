@@ -51,22 +51,22 @@ class Look:
 def find_positions(tokens: Sequence[str], wanted: str | int) -> list[int]:
     """Positions of a token given as text, or the one position given as a number.
 
-    Text matches a token exactly, or up to surrounding spaces if no token matches exactly.
+    A number is a position; text matches a token exactly, or up to surrounding spaces if no token matches exactly.
 
     >>> find_positions(["When", " John", " and", " John"], "John"), find_positions(["a", "b"], "-1")
     ([1, 3], [1])
     """
-    exact = [position for position, token in enumerate(tokens) if token == wanted]
-    if exact:
-        return exact
-    text = str(wanted).strip()
-    if text.lstrip("-").isdigit():
-        position = int(text)
+    if isinstance(wanted, int) or wanted.removeprefix("-").isdecimal():
+        position = int(wanted)
         if not -len(tokens) <= position < len(tokens):
             raise HeadwiseError(
                 f"position {position} is outside the prompt, which has {len(tokens)} tokens (0 to {len(tokens) - 1})"
             )
         return [position % len(tokens)]
+    exact = [position for position, token in enumerate(tokens) if token == wanted]
+    if exact:
+        return exact
+    text = wanted.strip()
     loose = [position for position, token in enumerate(tokens) if text and token.strip() == text]
     if not loose:
         shown = " ".join(f"{position}:{token!r}" for position, token in enumerate(tokens[:30]))

@@ -16,6 +16,7 @@ from headwise.errors import HeadwiseError
 
 # verb: (module, what it does in one line); shown in this order
 VERBS: dict[str, tuple[str, str]] = {
+    "explain": ("headwise.cli.explain", "why does this head attend here? what, who, and proof"),
     "attention": ("headwise.cli.attention", "which heads attend from where to where, and the model's answer"),
     "channels": ("headwise.cli.channels", "split one attention over the channels of its head"),
     "trace": ("headwise.cli.trace", "trace an answer to its circuit, or one attention to its signals"),
