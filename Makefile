@@ -39,7 +39,7 @@ $(READY): requirements.lock pyproject.toml
 
 demo: setup
 	@$(BIN)/headwise doctor
-	@$(BIN)/headwise attention "$(PROMPT)" --to " John" --to " Mary"
+	@$(BIN)/headwise explain "$(PROMPT)" --answer " Mary" --wrong " John" --html out/explanation.html
 
 test: setup
 	@$(BIN)/python -m pytest

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, median
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -15,6 +14,7 @@ import torch
 import headwise
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.faithfulness import faithfulness
+from headwise.cli.main import main
 from headwise.model.core import Model
 from reference_tracer import LiteralTracer
 from tiny import tiny
@@ -30,14 +30,27 @@ IOI = [
 ]
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "headwise.cli.main", *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def command(smollm2: Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command line in this process, with the model that is loaded already."""
+    monkeypatch.setattr("headwise.model.load.load", lambda _name=None: smollm2)
+
+    def run(*arguments: str) -> Done:
+        capsys.readouterr()
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        return Done(code, out, err)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +88,13 @@ def test_removing_the_signals_moves_attention_and_answer_far_more_than_controls(
 
 
 @pytest.mark.real
-def test_the_published_mode_is_the_literal_reference(smollm2: Model) -> None:
-    # a short prompt: the reference materialises every candidate's row
-    prompt = "Tom saw Anna. Tom told"
-    circuit = headwise.trace(smollm2, prompt, answer=" Anna", wrong=" Tom", mode="published")
+@pytest.mark.parametrize(
+    ("prompt", "right", "other"),
+    # short ones: the reference materialises every candidate's row
+    [("The capital of France is", " Paris", " London"), ("When John and Mary left, John told", " Mary", " John")],
+)
+def test_the_published_mode_is_the_literal_reference(smollm2: Model, prompt: str, right: str, other: str) -> None:
+    circuit = headwise.trace(smollm2, prompt, answer=right, wrong=other, mode="published")
     answer, wrong = circuit.answer_id, circuit.wrong_id
     assert answer is not None and wrong is not None
     weight = smollm2.hf.get_output_embeddings().weight
@@ -97,7 +113,7 @@ def test_the_published_mode_is_the_literal_reference(smollm2: Model) -> None:
 
 
 @pytest.mark.real
-def test_trace_writes_every_file_and_intervene_reads_it(tmp_path: Path) -> None:
+def test_trace_writes_every_file_and_intervene_reads_it(command: Command, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("c.json", "c.html", "c.graphml", "ag.json")}
     done = command(
         "trace", PROMPT, "--answer", " Mary", "--wrong", " John", "--json", str(files["c.json"]),
@@ -118,7 +134,7 @@ def test_trace_writes_every_file_and_intervene_reads_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_channels_prints_and_draws(tmp_path: Path) -> None:
+def test_channels_prints_and_draws(command: Command, tmp_path: Path) -> None:
     page = tmp_path / "c.html"
     done = command("channels", PROMPT, "--head", "L22H4", "--key", " Mary", "--html", str(page))
     assert done.returncode == 0, done.stderr
@@ -152,7 +168,7 @@ def other_circuit(tmp_path: Path) -> Path:
         (["intervene", "absent.json"], "cannot read 'absent.json'"),
     ],
 )
-def test_wrong_requests_are_one_line(arguments: list[str], message: str) -> None:
+def test_wrong_requests_are_one_line(command: Command, arguments: list[str], message: str) -> None:
     done = command(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
@@ -161,7 +177,7 @@ def test_wrong_requests_are_one_line(arguments: list[str], message: str) -> None
 
 
 @pytest.mark.real
-def test_a_circuit_of_another_model_is_refused(other_circuit: Path) -> None:
+def test_a_circuit_of_another_model_is_refused(command: Command, other_circuit: Path) -> None:
     done = command("intervene", str(other_circuit))
     assert done.returncode == 2
     assert "is a circuit of 'tiny-llama'" in done.stderr
@@ -169,7 +185,7 @@ def test_a_circuit_of_another_model_is_refused(other_circuit: Path) -> None:
 
 
 @pytest.mark.real
-def test_an_answer_that_is_not_predicted_gets_a_clear_line() -> None:
+def test_an_answer_that_is_not_predicted_gets_a_clear_line(command: Command) -> None:
     done = command("trace", PROMPT, "--answer", " John", "--wrong", " Mary")
     assert done.returncode == 0
     assert "' John' is not what the model predicts: it says ' Mary'" in done.stdout

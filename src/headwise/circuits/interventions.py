@@ -236,7 +236,7 @@ def _in_stream(up: Upstream, one: Removal, factor: float) -> list[Delta]:
             continue
         positions = [firing.query] if side == "query" else list(range(firing.query + 1))
         index = firing.head if side == "query" else firing.head // up.group
-        maps, scalars = up.reading(firing.layer, side)
+        scalars = up.reading(firing.layer, side)[1]
         scalar = scalars.stream[up.prompt, up.span, index].double()[positions]
         turned = vectors[None] if side == "query" else vectors[: firing.query + 1]
         rotary = up.stream.layers[firing.layer].rotary
@@ -244,9 +244,7 @@ def _in_stream(up: Upstream, one: Removal, factor: float) -> list[Delta]:
             row = up.prompt if rotary.cos.shape[0] > 1 else 0
             cos, sin = (x[row : row + 1, up.span][:, positions] for x in (rotary.cos, rotary.sin))
             turned = Rotary(cos, sin).undo(turned[None, None])[0, 0]
-        # The smallest x with matrix @ x = vector; lstsq, because a head may be rank-deficient.
-        wanted = (turned / scalar[:, None]).mT
-        value = -factor * torch.linalg.lstsq(maps.matrix[index], wanted, driver="gelsd").solution.mT
+        value = -factor * (turned / scalar[:, None]) @ up.writer(firing.layer, side, index).mT
         made.append((firing.layer, positions, value))
     return made
 

@@ -26,6 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("headwise.cli.doctor", "check that a model is captured, edited and split exactly"),
     "heads": ("headwise.cli.heads", "rank every head of the model on a task"),
     "models": ("headwise.cli.models", "list, get and remove models"),
+    "toy": ("headwise.cli.toy", "controlled worlds with known features: payload, alignment, training"),
 }
 
 WRONG_USE = 2

@@ -80,30 +80,36 @@ def gram(run: AlignmentRun, variant: int = 0) -> go.Figure:
 
 
 def course(run: AlignmentRun, variant: int = 0) -> go.Figure:
-    """Alignment of every pair over training, with the attention loss below on the same axis."""
-    figure = make_subplots(2, 1, shared_xaxes=True, row_heights=[0.65, 0.35], vertical_spacing=0.06)
+    """Alignment of every pair over training, the logit the head gives it, and the attention loss, on one
+    axis.
+    """
+    figure = make_subplots(3, 1, shared_xaxes=True, row_heights=[0.4, 0.36, 0.24], vertical_spacing=0.05)
     steps = [h["step"] for h in run.history]
     targets = run.setups[variant].targets
     for pair, (i, j, logit) in enumerate(targets):
         share = pair / max(1, len(targets) - 1)
         colour = f"hsl({220 - 200 * share:.0f},65%,{45 + 8 * share:.0f}%)"
-        figure.add_trace(
-            go.Scatter(
-                x=steps,
-                y=[h["cosines"][variant][pair] for h in run.history],
-                name=f"w{i}→w{j}, target {logit:g}",
-                line={"color": colour, "width": 1.6},
-            ),
-            1,
-            1,
-        )
+        for row, kind in ((1, "cosines"), (2, "strengths")):
+            figure.add_trace(
+                go.Scatter(
+                    x=steps,
+                    y=[h[kind][variant][pair] for h in run.history],
+                    name=f"w{i}→w{j}, target {logit:g}",
+                    legendgroup=str(pair),
+                    showlegend=row == 1,
+                    line={"color": colour, "width": 1.6},
+                ),
+                row,
+                1,
+            )
     loss = [h["attention"][variant] for h in run.history]
-    figure.add_trace(go.Scatter(x=steps, y=loss, name="attention loss", line={"color": NEUTRAL}), 2, 1)
+    figure.add_trace(go.Scatter(x=steps, y=loss, name="attention loss", line={"color": NEUTRAL}), 3, 1)
     figure.update_yaxes(title="|cos|, weaker side", range=[0, 1.03], row=1, col=1)
-    figure.update_yaxes(title="loss", type="log", row=2, col=1)
-    figure.update_xaxes(title="step", row=2, col=1)
-    legend = {"orientation": "v", "x": 1.02, "y": 1, "font": {"size": 10}}
-    return styled(figure, height=540, legend=legend, margin={"l": 60, "r": 170, "t": 30, "b": 50})
+    figure.update_yaxes(title="logit of the pair", row=2, col=1)
+    figure.update_yaxes(title="loss", type="log", row=3, col=1)
+    figure.update_xaxes(title="step", row=3, col=1)
+    legend = {"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top", "font": {"size": 10}}
+    return styled(figure, height=680, legend=legend, margin={"l": 60, "r": 170, "t": 30, "b": 50})
 
 
 def attended_plane(run: AlignmentRun, variant: int = 0) -> go.Figure:

@@ -58,12 +58,13 @@ def training_course(points: Sequence[Point], losses: Sequence[Sequence[float]] =
             )
     figure.update_xaxes(type="log")
     figure.update_xaxes(title="step + 1", row=2, col=1)
-    figure.update_yaxes(title="accuracy", range=[-0.03, 1.05], row=1, col=1)
+    figure.update_yaxes(title="accuracy", range=[-0.03, 1.05], row=1, col=1, secondary_y=False)
+    figure.update_yaxes(title="loss", showgrid=False, row=1, col=1, secondary_y=True)
     figure.update_yaxes(title="sparsity (lower is sparser)", row=2, col=1)
     return styled(
         figure,
-        height=600,
-        legend={"orientation": "h", "y": -0.14, "x": 0},
+        height=640,
+        legend={"orientation": "h", "y": -0.2, "x": 0},
         margin={"l": 60, "r": 60, "t": 30, "b": 60},
     )
 

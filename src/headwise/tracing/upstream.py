@@ -57,6 +57,7 @@ class Upstream:
         self.log_sums = torch.cat([self._scores(i, i + 1).logsumexp(-1) for i in range(self.n_layers)])
         """[L, H, T]"""
         self._written: Tensor | None = None
+        self._writers: dict[tuple[int, Side, int], Tensor] = {}
         self._maps: dict[tuple[int, Side], tuple[SideMaps, SideScalars]] = {}
 
     # --- components ----------------------------------------------------------------------------------------------
@@ -167,6 +168,12 @@ class Upstream:
             maps = side_maps(self.stream.model, layer, side, torch.float64)
             self._maps[layer, side] = maps, side_scalars(self.stream, layer, side)
         return self._maps[layer, side]
+
+    def writer(self, layer: int, side: Side, index: int) -> Tensor:
+        """[d_model, d_head]: the smallest change of the stream that gives a head a wanted change of its vector."""
+        if (layer, side, index) not in self._writers:
+            self._writers[layer, side, index] = torch.linalg.pinv(self.reading(layer, side)[0].matrix[index])
+        return self._writers[layer, side, index]
 
     # --- read by heads above ---------------------------------------------------------------------------------------
 
