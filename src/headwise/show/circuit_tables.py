@@ -15,9 +15,9 @@ from headwise.show.terminal import bar, quoted
 
 if TYPE_CHECKING:
     from headwise.channels.channels import Channels, ChannelSplit
-    from headwise.circuits.build import FiringTrace
     from headwise.circuits.circuit import Circuit
     from headwise.circuits.faithfulness import Faithfulness
+    from headwise.circuits.firing import FiringTrace
     from headwise.circuits.interventions import Effect
 
 
