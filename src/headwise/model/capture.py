@@ -295,15 +295,9 @@ class _Collector:
         key_heads = [head // call.group for head in heads]
         rows = self.batch.columns_of(self.query_positions).to(device)
         columns = self.batch.columns_of(self.key_positions).to(device)
-<<<<<<< HEAD
-        query = (
-            _gather(call.query[:, heads], rows) * (self.query_positions >= 0).to(call.query)[:, None, :, None]
-        )
-=======
         # Positions first, heads second: picking heads first would copy every position of every head of the layer.
         present = (self.query_positions >= 0).to(call.query)[:, None, :, None]
         query = _gather(call.query, rows)[:, heads] * present
->>>>>>> cd8815ab6a121508a077d64bb4e04d5944344579
         visible = call.visible(rows)
         seen = visible.gather(2, columns[:, None].expand(-1, rows.shape[1], -1))
         seen &= (self.query_positions >= 0).to(device)[:, :, None] & (self.key_positions >= 0).to(device)[
