@@ -16,6 +16,8 @@ import headwise
 from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.errors import HeadwiseError
 from headwise.show.circuit_page import circuit_page
+from headwise.show.circuit_tables import circuit_summary
+from headwise.show.terminal import console
 from tiny import tiny
 from tiny_circuits import largest_circuit
 
@@ -174,6 +176,18 @@ def test_the_page_holds_hostile_prompts_safely() -> None:
     for outside in ("http://", "https://"):
         assert outside not in page.replace("http://www.w3.org/2000/svg", "")
     assert evil not in circuit._repr_html_()
+
+
+def test_tables_print_tokens_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    circuit = Circuit(
+        (Node("embedding", -1, None, 0, 0), Node("head", 1, 0, 0, 0, 0.5), Node("answer", 2, None, 0, 0)),
+        (Edge("embedding@0", "L1H0@0<-0", "key", 0.2, (3,)), Edge("L1H0@0<-0", "answer@0", "query", 1.0)),
+        tokens=("[bold]x",), answer="[/]",
+    )  # fmt: skip
+    console().print(circuit_summary(circuit, 5))
+    shown = capsys.readouterr().out
+    assert "embedding '[bold]x'" in shown
+    assert "answer '[/]'" in shown
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
