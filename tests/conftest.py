@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import pytest
 import torch
-from tiny import VARIANTS, tiny
 
 from headwise.model.core import Model
+from tiny import VARIANTS, tiny
 
 _cached_tiny = lru_cache(maxsize=None)(tiny)
 

@@ -28,7 +28,13 @@ def obvious_forward(
     patterns: list[Tensor] = []
 
     def attention(
-        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, scaling: float, **kwargs: Any
+        module: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor,
+        scaling: float,
+        **kwargs: Any,
     ) -> tuple[Tensor, Tensor]:
         group = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)

@@ -82,7 +82,7 @@ def _norms_in_float64(hf: Any) -> None:
 
 
 def _exact_rms_norm(self: Any, x: torch.Tensor) -> torch.Tensor:
-    eps = getattr(self, "variance_epsilon", getattr(self, "eps", None))
+    eps: float = getattr(self, "variance_epsilon", None) or self.eps
     gain = self.weight + (1.0 if type(self).__name__.startswith("Gemma") else 0.0)
     return gain * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps))
 

@@ -9,6 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headwise.channels.channels import Channels as Channels
+    from headwise.circuits.build import trace as trace
+    from headwise.circuits.circuit import Circuit as Circuit
+    from headwise.circuits.faithfulness import faithfulness as faithfulness
+    from headwise.circuits.firing import trace_firing as trace_firing
+    from headwise.circuits.interventions import intervene as intervene
     from headwise.contrast.bank import FeatureBank as FeatureBank
     from headwise.contrast.study import contrast as contrast
     from headwise.errors import HeadwiseError as HeadwiseError
@@ -21,10 +27,20 @@ if TYPE_CHECKING:
     from headwise.types import Component as Component
     from headwise.types import Head as Head
     from headwise.types import Subspace as Subspace
+    from headwise.why.explain import Explanation as Explanation
+    from headwise.why.explain import explain as explain
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "explain": "headwise.why.explain",
+    "Explanation": "headwise.why.explain",
+    "Channels": "headwise.channels.channels",
+    "Circuit": "headwise.circuits.circuit",
+    "faithfulness": "headwise.circuits.faithfulness",
+    "intervene": "headwise.circuits.interventions",
+    "trace": "headwise.circuits.build",
+    "trace_firing": "headwise.circuits.firing",
     "load": "headwise.model.load",
     "Model": "headwise.model.core",
     "AddVectors": "headwise.model.edits",
@@ -39,7 +55,29 @@ _HOMES = {
     "contrast": "headwise.contrast",
 }
 
-__all__ = sorted(["__version__", *_HOMES])
+__all__ = [
+    "AddVectors",
+    "Channels",
+    "Circuit",
+    "Component",
+    "Explanation",
+    "FeatureBank",
+    "Head",
+    "HeadwiseError",
+    "Model",
+    "RemoveWithin",
+    "SetVectors",
+    "Subspace",
+    "SwapWithin",
+    "__version__",
+    "contrast",
+    "explain",
+    "faithfulness",
+    "intervene",
+    "load",
+    "trace",
+    "trace_firing",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -51,22 +51,22 @@ class Look:
 def find_positions(tokens: Sequence[str], wanted: str | int) -> list[int]:
     """Positions of a token given as text, or the one position given as a number.
 
-    Text matches a token exactly, or up to surrounding spaces if no token matches exactly.
+    A number is a position; text matches a token exactly, or up to surrounding spaces if no token matches exactly.
 
     >>> find_positions(["When", " John", " and", " John"], "John"), find_positions(["a", "b"], "-1")
     ([1, 3], [1])
     """
-    exact = [position for position, token in enumerate(tokens) if token == wanted]
-    if exact:
-        return exact
-    text = str(wanted).strip()
-    if text.lstrip("-").isdigit():
-        position = int(text)
+    if isinstance(wanted, int) or wanted.removeprefix("-").isdecimal():
+        position = int(wanted)
         if not -len(tokens) <= position < len(tokens):
             raise HeadwiseError(
                 f"position {position} is outside the prompt, which has {len(tokens)} tokens (0 to {len(tokens) - 1})"
             )
         return [position % len(tokens)]
+    exact = [position for position, token in enumerate(tokens) if token == wanted]
+    if exact:
+        return exact
+    text = wanted.strip()
     loose = [position for position, token in enumerate(tokens) if text and token.strip() == text]
     if not loose:
         shown = " ".join(f"{position}:{token!r}" for position, token in enumerate(tokens[:30]))
@@ -82,9 +82,10 @@ def strongest_heads(
     tokens = model.tokens(prompt)
     rows = find_positions(tokens, query)
     if len(rows) > 1:
-        raise HeadwiseError(f"token {query!r} stands at positions {rows}: give one of these positions as the query")
+        raise HeadwiseError(
+            f"token {query!r} stands at positions {rows}: give one of these positions as the query"
+        )
     seen = model.capture(prompt, queries=rows[0], want=("pattern",), logits="last")
-    assert seen.pattern is not None and seen.logits is not None
     pattern = seen.pattern[0, :, 0]
     columns = (
         list(dict.fromkeys(position for wanted in to for position in find_positions(tokens, wanted)))
@@ -93,7 +94,9 @@ def strongest_heads(
     )
     late = [column for column in columns if column > rows[0]]
     if late:
-        raise HeadwiseError(f"key position {late[0]} comes after query position {rows[0]}, which cannot see it")
+        raise HeadwiseError(
+            f"key position {late[0]} comes after query position {rows[0]}, which cannot see it"
+        )
     probabilities = seen.logits[0, 0].float().softmax(-1)
     best = probabilities.topk(3)
     places = []

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import tiny
 
 from headwise.cli.main import main
 from headwise.model.core import Model
+from tiny import tiny
 
 PROMPT = "When John and Mary went to the store, John gave a drink to"
 
@@ -21,7 +21,10 @@ PROMPT = "When John and Mary went to the store, John gave a drink to"
 def headwise(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "300"}
     return subprocess.run(
-        [sys.executable, "-m", "headwise.cli.main", *arguments], capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "headwise.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
 
 
@@ -97,7 +100,7 @@ def test_wrong_input_is_one_line_and_exit_code_two(
     assert message in printed.err
 
 
-def _tokenizer():  # noqa: ANN202
+def _tokenizer():
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference import obvious_forward, worst
-from tiny import prompts_of, tiny
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
 from headwise.errors import HeadwiseError
 from headwise.model.core import Model
+from reference import obvious_forward, worst
+from tiny import prompts_of, tiny
 
 PROMPTS = prompts_of(9, 5, 12)
 EVERYTHING = ("q", "k", "scores", "pattern", "q_before_rope", "k_before_rope")
@@ -70,9 +70,13 @@ def test_before_rope_rotates_into_after_rope(model: Model, exact: float) -> None
     assert worst(rotary.turn(seen.q_before_rope), seen.q) <= exact
     assert worst(rotary.turn(seen.k_before_rope), seen.k) <= exact
     reader = stream.reader("L1H2", "query")
-    raw = stream.layers[1].stream[0] @ reader.matrix.mT * (1.0 if reader.norm_scale is None else reader.norm_scale[0])
+    raw = (
+        stream.layers[1].stream[0]
+        @ reader.matrix.mT
+        * (1.0 if reader.norm_scale is None else reader.norm_scale[0])
+    )
     raw = raw if reader.offset is None else raw + reader.offset
-    if reader.qk_scale is not None:
+    if reader.qk_scale is not None and reader.qk_gain is not None:
         raw = raw * reader.qk_scale[0] * reader.qk_gain
     assert worst(seen.q_before_rope[0, 0], raw) <= exact
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny import tiny
 
 from headwise.errors import HeadwiseError
 from headwise.model import attend, check
 from headwise.model.core import Model
+from tiny import tiny
 
 
 def test_every_family_passes(model: Model) -> None:
@@ -69,5 +69,5 @@ def test_a_model_that_fails_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     honest = capture.raw_scores
     monkeypatch.setattr(capture, "raw_scores", lambda q, k, scale, cap: honest(q, k, scale * 1.1, cap))
-    with pytest.raises(HeadwiseError, match="'tiny-opt' failed its self-check.*attention rebuilt"):
+    with pytest.raises(HeadwiseError, match=r"'tiny-opt' failed its self-check.*attention rebuilt"):
         check.refuse_if_wrong(tiny("opt"))

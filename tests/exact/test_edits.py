@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import obvious_forward, worst
-from tiny import prompts_of, tiny
 
 from headwise import AddVectors, RemoveWithin, SetVectors, Subspace, SwapWithin
 from headwise.errors import HeadwiseError
 from headwise.model.core import Model
 from headwise.model.edits import Edit
 from headwise.types import Head
+from reference import obvious_forward, worst
+from tiny import prompts_of, tiny
 
 IDS = prompts_of(10)[0]
 
@@ -39,7 +40,7 @@ def _edits(model: Model) -> list[Edit]:
     ]
 
 
-def _written_out(edits: list[Edit]):  # noqa: ANN202
+def _written_out(edits: list[Edit]):
     def edit(layer: int, queries: torch.Tensor, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         queries, keys = queries.clone(), keys.clone()
         for each in edits:
@@ -73,6 +74,31 @@ def test_an_edit_names_its_prompt(model: Model, exact: float) -> None:
     assert worst(after[1], before[1]) > 1e-4
 
 
+@pytest.mark.parametrize("padding", ["right", "left"])
+def test_copies_of_one_prompt_share_the_layers_below_their_edits(model: Model, exact: float, padding: str) -> None:
+    edits: list[Edit] = [
+        SwapWithin(head=Head(2, 0), first=8, second=9, prompt=1),
+        AddVectors(head=Head(3, 1), positions=7, value=torch.ones(model.d_head), seen_by=9, prompt=2),
+        SetVectors(head=Head(2, 3), side="query", positions=-1, value=torch.ones(model.d_head), prompt=2),
+    ]
+    ran: list[int] = []
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, args, number=number: ran.append(len(args[0])))
+        for number, layer in enumerate(model.anatomy.layers)
+    ]
+    heads = [Head(2, 0), Head(3, 1)]
+    together = model.edit([IDS] * 3, edits, heads=heads, queries=-1, padding=padding)  # pyright: ignore[reportArgumentType]
+    for hook in hooks:
+        hook.remove()
+    assert ran == [1, 1, 1, 3] or ran == [1, 1, 3, 3]  # hooks see layer 2 before or after its copies are made
+    for number in range(3):
+        own = [replace(edit, prompt=None) for edit in edits if edit.prompt == number]
+        alone = model.edit([IDS], own, heads=heads, queries=-1)
+        assert worst(together.logits[number], alone.logits[0]) <= exact
+        assert worst(together.pattern[number], alone.pattern[0]) <= exact
+    assert max(worst(together.logits[n], together.logits[0]) for n in (1, 2)) > 1e-4
+
+
 def test_neighbours_that_share_a_key_keep_it(model: Model, exact: float) -> None:
     layer = [Head(1, index) for index in range(model.n_heads)]
     edit = SetVectors(head=Head(1, 0), positions=[7, 8, 9], value=torch.ones(model.d_head))
@@ -104,9 +130,15 @@ def test_keys_seen_by_one_row_change_that_row_alone(model: Model, exact: float) 
 
 @settings(max_examples=30, deadline=None)
 @given(
-    length=st.integers(2, 8), width=st.integers(2, 9), data=st.data(), dose=st.floats(0, 1), seed=st.integers(0, 99)
+    length=st.integers(2, 8),
+    width=st.integers(2, 9),
+    data=st.data(),
+    dose=st.floats(0, 1),
+    seed=st.integers(0, 99),
 )
-def test_swaps_conserve_what_they_move(length: int, width: int, data: st.DataObject, dose: float, seed: int) -> None:
+def test_swaps_conserve_what_they_move(
+    length: int, width: int, data: st.DataObject, dose: float, seed: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randn(length, width, generator=generator, dtype=torch.float64)
     first, second = data.draw(st.permutations(range(length)))[:2]
@@ -114,7 +146,9 @@ def test_swaps_conserve_what_they_move(length: int, width: int, data: st.DataObj
     subspace = Subspace.spanned_by(torch.randn(width, rank, generator=generator, dtype=torch.float64))
     swap = SwapWithin(head=Head(0, 0), first=first, second=second, subspace=subspace)
     once, twice = swap.apply(vectors), swap.apply(swap.apply(vectors))
-    part = SwapWithin(head=Head(0, 0), first=first, second=second, subspace=subspace, dose=dose).apply(vectors)
+    part = SwapWithin(head=Head(0, 0), first=first, second=second, subspace=subspace, dose=dose).apply(
+        vectors
+    )
     assert torch.allclose(twice, vectors)
     assert torch.allclose(part.sum(0), vectors.sum(0))
     assert torch.allclose(subspace.project(once[first]), subspace.project(vectors[second]))
@@ -161,7 +195,9 @@ def test_wrong_edits_get_one_line() -> None:
         r"Subspace\(rank=1, d_head=3\) does not fit a head of 8": RemoveWithin(
             head=Head(1, 0), subspace=Subspace.spanned_by(torch.eye(3)[:, :1])
         ),
-        "an edit names prompt 4 but there are 1 prompts": SwapWithin(head=Head(1, 0), first=0, second=1, prompt=4),
+        "an edit names prompt 4 but there are 1 prompts": SwapWithin(
+            head=Head(1, 0), first=0, second=1, prompt=4
+        ),
     }
     for message, edit in cases.items():
         with pytest.raises(HeadwiseError, match=message):

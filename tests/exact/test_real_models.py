@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference import obvious_forward, worst
 
 import headwise
 from headwise.model import store
 from headwise.model.check import examine
 from headwise.model.core import Model
+from reference import obvious_forward, worst
 
 PROMPTS = [
     "When John and Mary went to the store, John gave a drink to",
@@ -30,7 +30,9 @@ def _identities(model: Model) -> None:
             assert worst(seen.logits[number, 0], logits[-1]) <= 1e-5
             assert worst(seen.q[number, :, :length], torch.cat(queries)) <= 1e-5
             assert worst(seen.k[number, :, :length], torch.cat(keys)) <= 1e-5
-            assert float((seen.pattern[number, :, :length, :length] - torch.cat(patterns)).abs().max()) <= 1e-5
+            assert (
+                float((seen.pattern[number, :, :length, :length] - torch.cat(patterns)).abs().max()) <= 1e-5
+            )
             for head in (model.heads[-1], model.heads[len(model.heads) // 2]):
                 for side in ("query", "key"):
                     assert stream.shares(head, side, -1, number).error <= 1e-5
@@ -42,7 +44,9 @@ def test_default_model(smollm2: Model) -> None:
     _identities(smollm2)
 
 
-@pytest.mark.skipif(not store.is_ready("gemma3-270m"), reason="headwise models get gemma3-270m --accept-license")
+@pytest.mark.skipif(
+    not store.is_ready("gemma3-270m"), reason="headwise models get gemma3-270m --accept-license"
+)
 def test_gemma3_270m() -> None:
     model = headwise.load("gemma3-270m")
     assert model.tokenizer(PROMPTS[0]).input_ids[0] == model.tokenizer.bos_token_id

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference import worst
-from tiny import prompts_of, tiny
 
 from headwise import Component
 from headwise.errors import HeadwiseError
 from headwise.model.core import Model
+from reference import worst
+from tiny import prompts_of, tiny
 
 PROMPTS = prompts_of(9, 5, 12)
 
@@ -65,9 +65,15 @@ def test_patterns_rebuilt_from_the_stream(model: Model, exact: float) -> None:
 def test_components_name_every_writer_once(model: Model) -> None:
     parts = model.split([PROMPTS[0]]).shares("L2H0", "key", 4)
     assert len(set(parts.components)) == len(parts.components)
-    kinds = {kind: sum(part.kind == kind for part in parts.components) for kind in ("embedding", "head", "mlp")}
+    kinds = {
+        kind: sum(part.kind == kind for part in parts.components) for kind in ("embedding", "head", "mlp")
+    }
     assert kinds == {"embedding": 1, "head": 2 * model.n_heads * 5, "mlp": 2}
-    has_bias = model.family.name in ("gpt2", "opt") or model.name in ("tiny-gpt_neox", "tiny-llama-biased", "tiny-qwen2")
+    has_bias = model.family.name in ("gpt2", "opt") or model.name in (
+        "tiny-gpt_neox",
+        "tiny-llama-biased",
+        "tiny-qwen2",
+    )
     assert (Component("bias", 1) in parts.components) == has_bias
 
 

@@ -16,7 +16,8 @@ app = new_app("Show the model's answer and the heads that attend most strongly t
 def attention(
     prompt: Annotated[str, typer.Argument(help="The text the model reads.")],
     to: Annotated[
-        list[str] | None, typer.Option("--to", help="A token to look at, as text or position; may be repeated.")
+        list[str] | None,
+        typer.Option("--to", help="A token to look at, as text or position; may be repeated."),
     ] = None,
     query: Annotated[str, typer.Option(help="The token that attends, as text or position.")] = "-1",
     top: Annotated[int, typer.Option(min=1, help="How many heads to show for each token.")] = 5,
@@ -38,5 +39,7 @@ def attention(
     out.print(f"Answer: {answers}", markup=False)
     for place in found.places:
         out.print()
-        title = f"{quoted(found.query_token)} ({found.query}) attends to {quoted(place.token)} ({place.position})"
+        title = (
+            f"{quoted(found.query_token)} ({found.query}) attends to {quoted(place.token)} ({place.position})"
+        )
         out.print(attention_table(title, [(str(head), share) for head, share in place.heads]))

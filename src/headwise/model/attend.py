@@ -66,26 +66,21 @@ def raw_scores(query: Tensor, key: Tensor, scale: float, cap: float | None) -> T
 
 def attend(call: AttentionCall) -> Tensor:
     """The layer's attention output [prompts, columns, heads, d_head], by SDPA wherever the model allows it."""
-    if call.cap is None:
-        grouped = call.group > 1
-        output, _ = sdpa_attention_forward(
-            call.module if grouped or not hasattr(call.module, "num_key_value_groups") else _Ungrouped,
-            call.query,
-            call.key,
-            call.value,
-            call.mask,
-            scaling=call.scale,
-            is_causal=True,
-        )
-        return output
-    return _capped_attention(call)
+    if call.cap is not None:
+        return _capped_attention(call)
+    # sdpa_attention_forward repeats keys for modules that say they share them; once every query head has keys of its
+    # own there is nothing to repeat.
+    module: Any = call.module if call.group > 1 else _Ungrouped
+    output, _ = sdpa_attention_forward(
+        module, call.query, call.key, call.value, call.mask, scaling=call.scale, is_causal=True
+    )
+    return output
 
 
 class _Ungrouped:
-    """Stands in for the module when every query head already has its own keys."""
+    """Stands in for the module where every query head has its own keys."""
 
     num_key_value_groups = 1
-    is_causal = True
 
 
 def _capped_attention(call: AttentionCall) -> Tensor:

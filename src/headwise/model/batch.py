@@ -49,6 +49,11 @@ class Batch:
     def is_left_padded(self) -> bool:
         return bool((self.starts > 0).any())
 
+    @property
+    def is_one_prompt(self) -> bool:
+        """Whether all prompts are copies of one."""
+        return bool((self.ids == self.ids[:1]).all()) and bool((self.lengths == self.lengths[0]).all())
+
     def model_inputs(self, device: torch.device | str) -> dict[str, Tensor | None]:
         """Arguments of the forward pass.
 
@@ -138,7 +143,9 @@ def pad_positions(rows: Sequence[Sequence[int]]) -> Tensor:
     [[2, -1], [1, 4]]
     """
     width = max((len(row) for row in rows), default=0)
-    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], dtype=torch.long).reshape(len(rows), width)
+    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], dtype=torch.long).reshape(
+        len(rows), width
+    )
 
 
 def by_length(token_ids: Sequence[Sequence[int]], batch_size: int, max_tokens: int) -> Iterator[list[int]]:

@@ -62,19 +62,54 @@ class Captured:
     """[h]: what the head multiplies q·k with."""
     cap: tuple[float | None, ...]
     """Per head: the soft-cap, where the model has one."""
-    q: Tensor | None = None
-    """[n, h, r, d_head] after QK-norm and RoPE."""
-    k: Tensor | None = None
-    """[n, h, c, d_head] after QK-norm and RoPE."""
-    scores: Tensor | None = None
-    """[n, h, r, c]: scaled, soft-capped logits; −inf where not visible."""
-    pattern: Tensor | None = None
-    """[n, h, r, c]: attention; the softmax runs over all the keys a row sees, also those not asked for."""
-    q_before_rope: Tensor | None = None
-    k_before_rope: Tensor | None = None
-    logits: Tensor | None = None
-    """[n, l, vocabulary] at ``logit_positions`` [n, l]."""
-    logit_positions: Tensor | None = None
+    held: dict[str, Tensor]
+    """What was asked for, by name; read it through the properties below."""
+
+    @property
+    def q(self) -> Tensor:
+        """[n, h, r, d_head] after QK-norm and RoPE."""
+        return self._get("q")
+
+    @property
+    def k(self) -> Tensor:
+        """[n, h, c, d_head] after QK-norm and RoPE."""
+        return self._get("k")
+
+    @property
+    def q_before_rope(self) -> Tensor:
+        """[n, h, r, d_head] after QK-norm."""
+        return self._get("q_before_rope")
+
+    @property
+    def k_before_rope(self) -> Tensor:
+        """[n, h, c, d_head] after QK-norm."""
+        return self._get("k_before_rope")
+
+    @property
+    def scores(self) -> Tensor:
+        """[n, h, r, c]: scaled, soft-capped logits; −inf where not visible."""
+        return self._get("scores")
+
+    @property
+    def pattern(self) -> Tensor:
+        """[n, h, r, c]: attention; the softmax runs over all the keys a row sees, also those not asked for."""
+        return self._get("pattern")
+
+    @property
+    def logits(self) -> Tensor:
+        """[n, l, vocabulary] at ``logit_positions``."""
+        return self._get("logits")
+
+    @property
+    def logit_positions(self) -> Tensor:
+        """[n, l]"""
+        return self._get("logit_positions")
+
+    def _get(self, name: str) -> Tensor:
+        if name not in self.held:
+            how = "logits='last'" if name.startswith("logit") else f"want=({name!r}, …)"
+            raise HeadwiseError(f"{name} was not captured: ask for it with {how}")
+        return self.held[name]
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -87,8 +122,7 @@ class Captured:
         return self.heads.index(wanted)
 
     def __repr__(self) -> str:
-        names = ("q", "k", "scores", "pattern", "q_before_rope", "k_before_rope", "logits")
-        held = ", ".join(f"{n}{list(t.shape)}" for n in names if isinstance(t := getattr(self, n), Tensor))
+        held = ", ".join(f"{n} {list(t.shape)}" for n, t in self.held.items() if n != "logit_positions")
         heads = ", ".join(map(str, self.heads[:4])) + (", …" if len(self.heads) > 4 else "")
         return f"Captured({len(self)} prompts, {len(self.heads)} heads [{heads}]: {held})"
 
@@ -162,8 +196,8 @@ def stream(
             raise HeadwiseError(f"an edit names prompt {edit.prompt} but there are {len(token_ids)} prompts")
     for indices in by_length(token_ids, batch_size, max_tokens):
         batch = Batch.of([token_ids[i] for i in indices], padding)
-        collector = _Collector(model, batch, chosen, wanted, pad_positions([rows[i] for i in indices]),
-                               pad_positions([columns[i] for i in indices]), _of_batch(edits, indices))  # fmt: skip
+        here = pad_positions([rows[i] for i in indices]), pad_positions([columns[i] for i in indices])
+        collector = _Collector(model, batch, chosen, wanted, *here, _of_batch(edits, indices))
         places = None if answers is None else pad_positions([answers[i] for i in indices])
         yield indices, collector.run(places)
         if progress is not None:
@@ -171,7 +205,7 @@ def stream(
 
 
 def _check_wanted(want: Iterable[Wanted]) -> frozenset[Wanted]:
-    wanted = frozenset([want] if isinstance(want, str) else want)
+    wanted = frozenset(want)
     for name in sorted(wanted):
         if name not in _ALL_WANTED:
             raise HeadwiseError(f"{name!r} cannot be captured: ask for some of {', '.join(_ALL_WANTED)}")
@@ -206,7 +240,9 @@ class _Collector:
         self.by_layer: dict[int, list[int]] = {}
         for place, head in enumerate(heads):
             self.by_layer.setdefault(head.layer, []).append(place)
-        self.kept: dict[str, list[Tensor | None]] = {name: [None] * len(heads) for name in (*wanted, "visible")}
+        self.kept: dict[str, list[Tensor | None]] = {
+            name: [None] * len(heads) for name in (*wanted, "visible")
+        }
         self.scale = torch.ones(len(heads), dtype=torch.float64)
         self.cap: list[float | None] = [None] * len(heads)
         self.rotary: dict[int, Rotary | None] = {}
@@ -215,6 +251,8 @@ class _Collector:
         instruments = Instruments(observe=self._observe)
         if self.editor is not None:
             instruments.edit, instruments.finish = self.editor.edit, self.editor.finish
+            if self.batch.is_one_prompt:
+                instruments.shared_below = min((*self.by_layer, *self.editor.by_layer), default=0)
         if logits_at is None:
             instruments.stop_at = max(self.by_layer, default=0)
         if self.wanted & {"q_before_rope", "k_before_rope"}:
@@ -222,22 +260,27 @@ class _Collector:
                 note = partial(self._note_rotary, layer)
                 instruments.before.append((self.model.anatomy.attention[layer], note))
         logits = forward(self.model, self.batch, instruments, logits_at)
-        held = {name: torch.stack(rows, 1) for name, rows in self.kept.items() if rows}  # pyright: ignore[reportArgumentType]
-        visible = held.pop("visible", torch.zeros(len(self.batch), 0, 0, 0, dtype=torch.bool))
+        held: dict[str, Tensor] = {}
+        if logits is not None and logits_at is not None:
+            held = {"logits": logits, "logit_positions": logits_at}
+        if self.heads:
+            held |= {name: torch.stack(rows, 1) for name, rows in self.kept.items()}  # pyright: ignore[reportArgumentType]
+        shape = (len(self.batch), 0, self.query_positions.shape[1], self.key_positions.shape[1])
+        visible = held.pop("visible", torch.zeros(shape, dtype=torch.bool))
         return Captured(
             heads=self.heads,
             token_ids=[
                 row[start : start + length].tolist()
-                for row, start, length in zip(self.batch.ids, self.batch.starts, self.batch.lengths, strict=True)
+                for row, start, length in zip(
+                    self.batch.ids, self.batch.starts, self.batch.lengths, strict=True
+                )
             ],
             query_positions=self.query_positions,
             key_positions=self.key_positions,
             visible=visible,
             scale=self.scale,
             cap=tuple(self.cap),
-            logits=logits,
-            logit_positions=logits_at,
-            **held,  # pyright: ignore[reportArgumentType]
+            held=held,
         )
 
     def _note_rotary(self, layer: int, _module: object, _args: object, kwargs: dict) -> None:
@@ -252,12 +295,20 @@ class _Collector:
         key_heads = [head // call.group for head in heads]
         rows = self.batch.columns_of(self.query_positions).to(device)
         columns = self.batch.columns_of(self.key_positions).to(device)
+<<<<<<< HEAD
+        query = (
+            _gather(call.query[:, heads], rows) * (self.query_positions >= 0).to(call.query)[:, None, :, None]
+        )
+=======
         # Positions first, heads second: picking heads first would copy every position of every head of the layer.
         present = (self.query_positions >= 0).to(call.query)[:, None, :, None]
         query = _gather(call.query, rows)[:, heads] * present
+>>>>>>> cd8815ab6a121508a077d64bb4e04d5944344579
         visible = call.visible(rows)
         seen = visible.gather(2, columns[:, None].expand(-1, rows.shape[1], -1))
-        seen &= (self.query_positions >= 0).to(device)[:, :, None] & (self.key_positions >= 0).to(device)[:, None]
+        seen &= (self.query_positions >= 0).to(device)[:, :, None] & (self.key_positions >= 0).to(device)[
+            :, None
+        ]
         found: dict[str, Tensor] = {"visible": seen[:, None].expand(-1, len(heads), -1, -1)}
         rotary = self.rotary.get(call.layer)
         if self.wanted & {"q", "q_before_rope"}:
@@ -309,10 +360,7 @@ def _merge(chunks: list[tuple[list[int], Captured]]) -> Captured:
     parts = [captured for _, captured in chunks]
     first = parts[0]
 
-    def join(name: str, fill: float | bool) -> Tensor | None:
-        tensors = [getattr(part, name) for part in parts]
-        if tensors[0] is None:
-            return None
+    def join(tensors: list[Tensor], fill: float) -> Tensor:
         shape = [max(sizes) for sizes in zip(*(t.shape[1:] for t in tensors), strict=True)]
         joined = tensors[0].new_full((len(order), *shape), fill)
         start = 0
@@ -321,12 +369,13 @@ def _merge(chunks: list[tuple[list[int], Captured]]) -> Captured:
             start += len(tensor)
         return joined[order]
 
-    fills = {"query_positions": -1, "key_positions": -1, "logit_positions": -1, "visible": False,
-             "scores": float("-inf"), "pattern": 0.0, "q": 0.0, "k": 0.0, "q_before_rope": 0.0,
-             "k_before_rope": 0.0, "logits": 0.0}  # fmt: skip
+    fills = {"logit_positions": -1, "scores": float("-inf")}
     token_ids = [ids for part in parts for ids in part.token_ids]
     return replace(
         first,
         token_ids=[token_ids[i] for i in order.tolist()],
-        **{name: join(name, fill) for name, fill in fills.items()},  # pyright: ignore[reportArgumentType]
+        query_positions=join([part.query_positions for part in parts], -1),
+        key_positions=join([part.key_positions for part in parts], -1),
+        visible=join([part.visible for part in parts], 0),
+        held={name: join([part.held[name] for part in parts], fills.get(name, 0.0)) for name in first.held},
     )

@@ -70,7 +70,6 @@ def examine(model: Model, prompt: str | list[int] | None = None) -> Diagnosis:
     ids = _prompt_ids(model, prompt)
     own_logits, own_pattern = _own_numbers(model, ids)
     seen = model.capture([ids], want=("pattern",), logits=None)
-    assert seen.pattern is not None and seen.logits is not None
     logits, pattern = seen.logits[0], seen.pattern[0]
     stream = model.split([ids])
     edited_head, its_neighbours = _edit_errors(model, ids, pattern)
@@ -98,7 +97,9 @@ def refuse_if_wrong(model: Model) -> None:
             for check in diagnosis.checks
             if not check.ok
         )
-        raise HeadwiseError(f"{model.name!r} failed its self-check, so its numbers cannot be trusted: {failed}")
+        raise HeadwiseError(
+            f"{model.name!r} failed its self-check, so its numbers cannot be trusted: {failed}"
+        )
 
 
 def _prompt_ids(model: Model, prompt: str | list[int] | None) -> list[int]:
@@ -150,7 +151,6 @@ def _future_error(model: Model, ids: list[int], logits: Tensor) -> float:
     """Another last token must change nothing before it: a lost mask makes a model silently bidirectional."""
     other = [*ids[:-1], ids[0] if ids[0] != ids[-1] else ids[1]]
     changed = model.capture([other], heads=(), logits=None).logits
-    assert changed is not None
     return _relative(changed[0, :-1], logits[:-1])
 
 
@@ -160,7 +160,6 @@ def _padding_error(model: Model, ids: list[int], alone: Tensor) -> float:
     worst = 0.0
     for padding in ("left", "right"):
         padded = model.capture([ids, longer], want=("pattern",), padding=padding).pattern
-        assert padded is not None
         mine = padded[0, :, : len(ids), : len(ids)]
         worst = max(worst, float((mine - alone).abs().max()))
     return worst
@@ -173,7 +172,6 @@ def _edit_errors(model: Model, ids: list[int], pattern: Tensor) -> tuple[float, 
     first, second, row = len(ids) - 3, len(ids) - 2, len(ids) - 1
     edit = SwapWithin(head=head, first=first, second=second)
     after = model.edit([ids], [edit], heads=layer, queries=row, logits="none").pattern
-    assert after is not None
     start = head.layer * model.n_heads
     expected = pattern[start : start + model.n_heads, row].clone()
     expected[0, [first, second]] = expected[0, [second, first]]

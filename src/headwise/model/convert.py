@@ -176,7 +176,7 @@ def _tokenizer(path: Path, fields: dict[str, Any]) -> Any:
 
     try:  # the generic class reads only what it needs; choosing a family's class would parse the whole file
         read: Any = PreTrainedTokenizerFast.from_pretrained(str(path.parent), gguf_file=path.name)
-        backend = read.backend_tokenizer
+        backend = _without_invented_tokens(read.backend_tokenizer, fields.get("tokenizer.ggml.tokens"))
     except (ValueError, KeyError, TypeError, AttributeError, OSError, ImportError) as error:
         raise _failed(path, "tokenizer", error) from error
 
@@ -218,6 +218,24 @@ def _tokenizer(path: Path, fields: dict[str, Any]) -> Any:
         clean_up_tokenization_spaces=False,
         **special,
     )
+
+
+def _without_invented_tokens(backend: Any, size: int | None) -> Any:
+    """Drop tokens past the end of the file's vocabulary: no row of the embedding belongs to them.
+
+    transformers appends its own default unknown token to a byte-level vocabulary that has none.
+    """
+    if size is None or backend.get_vocab_size(with_added_tokens=True) <= size:
+        return backend
+    import json
+
+    from tokenizers import Tokenizer
+
+    parts = json.loads(backend.to_str())
+    parts["added_tokens"] = [token for token in parts["added_tokens"] if token["id"] < size]
+    if parts["model"].get("unk_token") not in parts["model"]["vocab"]:
+        parts["model"]["unk_token"] = None
+    return Tokenizer.from_str(json.dumps(parts))
 
 
 def _model(path: Path) -> Any:

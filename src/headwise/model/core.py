@@ -151,7 +151,9 @@ class Model:
             max_tokens=max_tokens,
         )
 
-    def stream_capture(self, prompts: Prompt | Sequence[Prompt], **request: Any) -> Iterator[tuple[list[int], Captured]]:
+    def stream_capture(
+        self, prompts: Prompt | Sequence[Prompt], **request: Any
+    ) -> Iterator[tuple[list[int], Captured]]:
         """Like :meth:`capture`, one batch at a time: memory does not grow with the number of prompts."""
         return _capture.stream(self, prompts, **request)
 

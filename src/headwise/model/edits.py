@@ -113,7 +113,9 @@ class RemoveWithin(Edit):
 
 def _fit(value: Tensor, vectors: Tensor) -> Tensor:
     if value.shape[-1] != vectors.shape[-1]:
-        raise HeadwiseError(f"the vector has {value.shape[-1]} dimensions but the head has {vectors.shape[-1]}")
+        raise HeadwiseError(
+            f"the vector has {value.shape[-1]} dimensions but the head has {vectors.shape[-1]}"
+        )
     return value.to(device=vectors.device, dtype=vectors.dtype)
 
 
@@ -149,9 +151,13 @@ class Editor:
             for prompt in prompts:
                 span = self._span(prompt)
                 if edit.side == "query":
-                    call.query[prompt, edit.head.index, span] = edit.apply(call.query[prompt, edit.head.index, span])
+                    call.query[prompt, edit.head.index, span] = edit.apply(
+                        call.query[prompt, edit.head.index, span]
+                    )
                 elif edit.seen_by is None:
-                    call.key[prompt, edit.head.index, span] = edit.apply(call.key[prompt, edit.head.index, span])
+                    call.key[prompt, edit.head.index, span] = edit.apply(
+                        call.key[prompt, edit.head.index, span]
+                    )
                     _edit_private(private, prompt, edit)
                 else:
                     length = int(self.batch.lengths[prompt])
@@ -181,7 +187,8 @@ class Editor:
         for (prompt, head, row), keys in private.items():
             span, column = self._span(prompt), row + int(self.batch.starts[prompt])
             rows = torch.tensor([[column]], device=output.device)
-            one = replace(call, mask=None if call.mask is None else call.mask[prompt : prompt + 1])
+            mask = call.mask if call.mask is None or len(call.mask) == 1 else call.mask[prompt : prompt + 1]
+            one = replace(call, mask=mask)
             visible = one.visible(rows)[0, :, span]
             scores = raw_scores(call.query[prompt, head, column][None], keys, call.scale, call.cap)
             value = call.value[prompt, head // (call.query.shape[1] // call.value.shape[1]), span]

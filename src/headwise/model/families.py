@@ -47,7 +47,10 @@ class Family:
     """True where the module scales the query itself and hands scale 1 to the attention function (OPT)."""
 
 
-_POST_NORMED = {"attention_post_norm": "post_attention_layernorm", "mlp_output": "post_feedforward_layernorm"}
+_POST_NORMED: dict[str, Any] = {
+    "attention_post_norm": "post_attention_layernorm",
+    "mlp_output": "post_feedforward_layernorm",
+}
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -132,7 +135,11 @@ def family_of(config: Any) -> Family:
             "parts: use another OPT size"
         )
     if getattr(config, "add_cross_attention", False):
-        raise HeadwiseError(f"{kind!r} with cross-attention is not supported: headwise reads decoder-only models")
+        raise HeadwiseError(
+            f"{kind!r} with cross-attention is not supported: headwise reads decoder-only models"
+        )
     if getattr(config, "use_bidirectional_attention", False):
-        raise HeadwiseError(f"{kind!r} with bidirectional attention is not supported: headwise reads causal models")
+        raise HeadwiseError(
+            f"{kind!r} with bidirectional attention is not supported: headwise reads causal models"
+        )
     return FAMILIES[_MODEL_TYPES[kind]]

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 
 from headwise.errors import HeadwiseError
 from headwise.model import store
+from headwise.model.known import DEFAULT, is_known, known
 from headwise.model.quiet import quiet_transformers
 
 if TYPE_CHECKING:
@@ -31,6 +33,17 @@ _DTYPES = {
     "float16": torch.float16,
 }
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+# What transformers, the hub client and safetensors raise about a model that is not as it should be.
+_TROUBLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    ImportError,
+    AttributeError,
+    RuntimeError,
+    TypeError,
+    SafetensorError,
+)
 _CONVERT = (
     "convert them once, if you trust them, with: "
     'python -c "from transformers import AutoModelForCausalLM as M; '
@@ -174,14 +187,14 @@ def _device(device: str | torch.device | None, device_map: str | dict[str, Any] 
 
 
 def _place(name: str | Path | None, revision: str | None) -> _Place:
-    text = store.DEFAULT if name is None else str(name)
+    text = DEFAULT if name is None else str(name)
     path = Path(text).expanduser()
-    if isinstance(name, Path) or store.is_known(text) or path.exists() or _looks_like_path(text):
+    if isinstance(name, Path) or is_known(text) or path.exists() or _looks_like_path(text):
         if revision is not None:
             raise HeadwiseError(f"revision={revision!r} is for hub models; {text!r} is not one")
-        if store.is_known(text) and not isinstance(name, Path):
+        if is_known(text) and not isinstance(name, Path):
             folder = store.ensure(text)
-            return _Place(text, str(folder), source=store.known(text).title)
+            return _Place(text, str(folder), source=known(text).title)
         return _local(text, path)
     if not re.fullmatch(r"(?:[\w.-]+/)?[\w.-]+", text):
         raise HeadwiseError(
@@ -212,6 +225,8 @@ def _hub_reachable() -> bool:
     import socket
     from urllib.parse import urlsplit
 
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        return False  # whoever sets this wants no traffic at all
     if any(os.environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
         return True  # a proxy may reach what this machine cannot
     hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
@@ -281,7 +296,8 @@ def _weights(
     if device_map is not None:
         options["device_map"] = device_map
     with _one_line(place, "weights"):
-        hf, found = AutoModelForCausalLM.from_pretrained(place.where, output_loading_info=True, **options)
+        both: Any = AutoModelForCausalLM.from_pretrained(place.where, output_loading_info=True, **options)
+    hf, found = both
     # transformers fills gaps with random numbers and goes on; an explanation of those would be fiction.
     gaps = sorted(found["missing_keys"]) + sorted(str(key[0]) for key in found["mismatched_keys"])
     if gaps:
@@ -299,7 +315,7 @@ def _one_line(place: _Place, part: str) -> Iterator[None]:
         yield
     except HeadwiseError:
         raise
-    except (OSError, ValueError, KeyError, ImportError, AttributeError, RuntimeError, TypeError) as error:
+    except _TROUBLE as error:
         raise HeadwiseError(_reason(place, part, error)) from error
 
 

@@ -11,7 +11,8 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +31,7 @@ _names = itertools.count()
 _registry_lock = threading.Lock()
 
 
-class _Enough(Exception):  # noqa: N818 - not an error: the pass has seen all it needs
+class _Enough(Exception):
     """Ends a forward pass after the last layer that is needed."""
 
 
@@ -44,8 +45,11 @@ class Instruments:
     """Sees, and may change, a layer's attention output [prompts, columns, heads, d_head]."""
     stop_at: int | None = None
     """The last layer whose attention call is needed: its output and everything after it is not computed."""
-    before: list[tuple[nn.Module, Callable[..., None]]] = field(default_factory=list)
-    """Module, function of (module, args, kwargs) called before it runs."""
+    shared_below: int = 0
+    """Where a batch holds one prompt many times, each copy to be edited in its own way: the layers below this one,
+    which no edit has reached yet, are run once for all copies."""
+    before: list[tuple[nn.Module, Callable[..., Any]]] = field(default_factory=list)
+    """Module, function of (module, args, kwargs) called before it runs; may return other args and kwargs."""
     after: list[tuple[nn.Module, Callable[..., None]]] = field(default_factory=list)
     """Module, function of (module, args, output) called after it ran."""
 
@@ -55,6 +59,10 @@ def forward(
 ) -> Tensor | None:
     """Run one pass; returns logits [prompts, n, vocabulary] at positions ``logits_at`` [prompts, n], if given."""
     inputs = batch.model_inputs(model.device)
+    if instruments.shared_below > 0 and len(batch) > 1:
+        inputs = {name: None if tensor is None else tensor[:1] for name, tensor in inputs.items()}
+        split_up = (model.anatomy.layers[instruments.shared_below], partial(_copies, len(batch)))
+        instruments = replace(instruments, before=[split_up, *instruments.before])
     with torch.no_grad(), _instrumented(model, instruments):
         try:
             if logits_at is None:
@@ -69,6 +77,13 @@ def forward(
     logits = output.logits.gather(1, index).to(model.result_device)
     absent = (logits_at < 0).to(logits.device)
     return logits.masked_fill(absent[..., None], 0.0) if absent.any() else logits
+
+
+def _copies(number: int, _module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """One prompt's stream becomes that of all its copies; masks and rotations broadcast."""
+    if args:
+        return (args[0].expand(number, -1, -1), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": kwargs["hidden_states"].expand(number, -1, -1)}
 
 
 @contextmanager
@@ -89,7 +104,9 @@ def _instrumented(model: Model, instruments: Instruments) -> Iterator[None]:
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         mask = attention_mask
         if mask is not None and mask.dtype != torch.bool:
-            mask = mask >= 0  # an eager mask adds 0 where a key is visible and a huge negative number elsewhere
+            mask = (
+                mask >= 0
+            )  # an eager mask adds 0 where a key is visible and a huge negative number elsewhere
         call = AttentionCall(module, module.layer_idx, query, key, value, mask, scale, softcap)
         if threading.get_ident() != thread:
             # Somebody calls the bare model from another thread meanwhile: give them the model's own attention.

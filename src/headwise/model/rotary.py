@@ -31,7 +31,9 @@ class Rotary:
         """The rotation at chosen columns [prompts, n]."""
         index = columns[..., None].expand(-1, -1, self.cos.shape[-1])
         rows = columns.shape[0]
-        return Rotary(self.cos.expand(rows, -1, -1).gather(1, index), self.sin.expand(rows, -1, -1).gather(1, index))
+        return Rotary(
+            self.cos.expand(rows, -1, -1).gather(1, index), self.sin.expand(rows, -1, -1).gather(1, index)
+        )
 
     def turn(self, vectors: Tensor) -> Tensor:
         """Rotate vectors [prompts, heads, columns, d_head]."""
@@ -41,12 +43,16 @@ class Rotary:
         """Rotate back. cos² + sin² is not 1 where a model scales its rotation (YaRN), so divide by it."""
         return self._apply(vectors, -1.0)
 
-    def _apply(self, vectors: Tensor, direction: float) -> Tensor:
+    def transposed(self, vectors: Tensor) -> Tensor:
+        """The transposed map: ⟨turn(x), y⟩ = ⟨x, transposed(y)⟩ (not the inverse, if a model scales its rotation)."""
+        return self._apply(vectors, -1.0, divide=False)
+
+    def _apply(self, vectors: Tensor, direction: float, *, divide: bool = True) -> Tensor:
         width = self.cos.shape[-1]
         turned, rest = vectors[..., :width], vectors[..., width:]
         cos, sin = self.cos[:, None].to(vectors.dtype), self.sin[:, None].to(vectors.dtype)
         first, second = turned.chunk(2, dim=-1)
         turned = turned * cos + torch.cat((-second, first), dim=-1) * sin * direction
-        if direction < 0:
+        if direction < 0 and divide:
             turned = turned / (cos.square() + sin.square())
         return torch.cat((turned, rest), dim=-1)

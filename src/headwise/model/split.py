@@ -135,13 +135,26 @@ class Stream:
             return self.layers[layer].stream
         if layer == self.model.n_layers and self.final is not None:
             return self.final
-        raise HeadwiseError(f"the stream was captured before layers 0 to {len(self.layers) - 1}, not before {layer}")
+        raise HeadwiseError(
+            f"the stream was captured before layers 0 to {len(self.layers) - 1}, not before {layer}"
+        )
 
     @torch.no_grad()
     def pattern(self, layer: int, position: int, prompt: int = 0) -> Tensor:
         """Attention of every head of a layer from one position: [heads, positions of the prompt]."""
         column, span = self._column(position, prompt), self._span(prompt)
         return self._pattern_row(layer, prompt, column)[:, span]
+
+    @torch.no_grad()
+    def whole_pattern(self, head: Head | str, prompt: int = 0, rows: Sequence[int] | None = None) -> Tensor:
+        """Attention of one head from every position (or from ``rows``): [positions or rows, positions]."""
+        head, span = self.model.head(head), self._span(prompt)
+        call = self.layers[head.layer].call
+        columns = torch.arange(span.start, span.stop) if rows is None else torch.tensor(rows) + span.start
+        columns = columns.to(call.query.device)
+        scores = raw_scores(call.query[prompt, head.index, columns], call.key_of(head.index)[prompt], call.scale, call.cap)
+        visible = call.visible(columns.expand(call.query.shape[0], -1))[prompt]
+        return pattern_rows(scores, visible)[:, span]
 
     @torch.no_grad()
     def writes(self, layer: int, position: int, prompt: int = 0) -> Parts:
@@ -154,7 +167,7 @@ class Stream:
             heads = self._head_writes(below, prompt, column)
             components += _head_components(below, *heads.shape[:2])
             vectors.append(heads.flatten(0, 1))
-            bias = self._bias_write(below, prompt, column)
+            bias = self.bias_write(below, prompt, column)
             if bias is not None:
                 components.append(Component("bias", below))
                 vectors.append(bias[None])
@@ -173,14 +186,14 @@ class Stream:
         for below in range(head.layer):
             weighted = self._weighted_values(below, prompt, column)
             # One small matrix per upstream head instead of a residual-space vector per head and token.
-            through = torch.einsum("dm,hmv->hdv", reader.matrix, self._output_weight(below))
+            through = torch.einsum("dm,hmv->hdv", reader.matrix, self.output_weight(below))
             seen = torch.einsum("hjv,hdv->hjd", weighted, through)
             post_scale = self.layers[below].post_scale
             if post_scale is not None:
                 seen = seen * post_scale[prompt, column]
             components += _head_components(below, *seen.shape[:2])
             vectors.append(reader.place(seen.flatten(0, 1), prompt, column))
-            bias = self._bias_write(below, prompt, column)
+            bias = self.bias_write(below, prompt, column)
             if bias is not None:
                 components.append(Component("bias", below))
                 vectors.append(reader.read(bias[None], prompt, column))
@@ -248,7 +261,7 @@ class Stream:
         span = slice(self._span(prompt).start, column + 1)
         return row[:, span, None] * value.repeat_interleave(anatomy.group, dim=0)[:, span]
 
-    def _output_weight(self, layer: int) -> Tensor:
+    def output_weight(self, layer: int) -> Tensor:
         """[heads, d_model, d_head], with the gain of a post-norm folded in."""
         weight = self.model.anatomy.output(layer).weight.to(self.layers[layer].stream.dtype)
         norm = self.model.anatomy.attention_post_norm(layer)
@@ -257,12 +270,15 @@ class Stream:
     def _head_writes(self, layer: int, prompt: int, column: int) -> Tensor:
         """[heads, source positions, d_model]"""
         weighted = self._weighted_values(layer, prompt, column)
-        writes = torch.einsum("hjv,hmv->hjm", weighted, self._output_weight(layer))
+        writes = torch.einsum("hjv,hmv->hjm", weighted, self.output_weight(layer))
         post_scale = self.layers[layer].post_scale
         return writes if post_scale is None else writes * post_scale[prompt, column]
 
-    def _bias_write(self, layer: int, prompt: int, column: int) -> Tensor | None:
-        """[d_model]: output bias and value bias (every row of attention sums to one)."""
+    def bias_write(self, layer: int, prompt: int, column: int | slice) -> Tensor | None:
+        """[d_model]: output bias and value bias (every row of attention sums to one).
+
+        For several columns, a row for each where a post-norm makes them differ.
+        """
         anatomy = self.model.anatomy
         bias, value_bias = anatomy.output(layer).bias, anatomy.value(layer).bias
         if bias is None and value_bias is None:
@@ -274,7 +290,7 @@ class Stream:
             total = total + bias.to(dtype) * (1.0 if norm is None else norm.gain.to(dtype))
         if value_bias is not None:
             per_head = value_bias.to(dtype).repeat_interleave(anatomy.group, dim=0)
-            total = total + torch.einsum("hmv,hv->m", self._output_weight(layer), per_head)
+            total = total + torch.einsum("hmv,hv->m", self.output_weight(layer), per_head)
         post_scale = self.layers[layer].post_scale
         return total if post_scale is None else total * post_scale[prompt, column]
 
@@ -356,7 +372,14 @@ class _Recorder:
             LayerRecord(
                 stream=self.before[layer],
                 call=AttentionCall(
-                    None, layer, _full(call.query), _full(call.key), _full(call.value), call.mask, call.scale, call.cap
+                    None,
+                    layer,
+                    _full(call.query),
+                    _full(call.key),
+                    _full(call.value),
+                    call.mask,
+                    call.scale,
+                    call.cap,
                 ),
                 rotary=self.notes.get((layer, "rotary")),
                 query_scale=self.notes.get((layer, "query")),

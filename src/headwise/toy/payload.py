@@ -246,7 +246,7 @@ def accuracy_ceiling(bits: int, tokens: int = 16, payloads: int = 10) -> float:
     E[largest count] / (m + 1); m is binomial.
 
     >>> [round(accuracy_ceiling(b), 3) for b in (4, 5, 8, 12)]
-    [0.689, 0.819, 0.974, 0.998]
+    [0.689, 0.82, 0.974, 0.998]
     """
     p, others = 2.0**-bits, tokens - 1
     return sum(

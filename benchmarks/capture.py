@@ -1,0 +1,273 @@
+"""Capture against a bare forward pass, TransformerLens and nnsight: the same numbers, time and memory side by side.
+
+    make bench                       # or: .venv/bin/python benchmarks/capture.py
+    .venv/bin/python benchmarks/capture.py --others PYTHON
+
+Request: q of the last row and all keys of three heads, 8 prompts of 128 tokens, on the default model. ``--others``
+names the Python of a separate environment that has transformer-lens and nnsight (headwise itself needs neither);
+without it only the bare forward pass is compared. Runs are interleaved and medians are taken, so that a busy machine
+slows all alike; peak memory is that of torch's allocations during one call, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+HEADS = ((9, 1), (14, 4), (18, 6))
+LAST_LAYER = 18
+BATCH, TOKENS = 8, 128
+ROUNDS = 15
+
+Contender = Callable[[], "object"]
+
+
+def token_ids(vocabulary: int):
+    import torch
+
+    return torch.randint(5, vocabulary, (BATCH, TOKENS), generator=torch.Generator().manual_seed(0))
+
+
+def headwise_contender(folder: str) -> Contender:
+    import headwise
+
+    model = headwise.load(folder, check=False)
+    prompts = token_ids(model.anatomy.config.vocab_size).tolist()
+    heads = [f"L{layer}H{index}" for layer, index in HEADS]
+
+    def run() -> object:
+        seen = model.capture(prompts, heads=heads, queries=-1, want=("q", "k"))
+        return seen.q[:, :, 0], seen.k  # pyright: ignore[reportOptionalSubscript]
+
+    return run
+
+
+def bare_contender(folder: str) -> Contender:
+    """transformers alone, ended by an exception where the captured pass ends: in the attention of the last layer."""
+    import torch
+
+    hf = _transformers_model(folder)
+    ids = token_ids(hf.config.vocab_size)
+
+    class Enough(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Enough
+
+    # The attention function of layer 18 is entered when its value projection is done.
+    hf.model.layers[LAST_LAYER].self_attn.v_proj.register_forward_hook(stop)
+
+    def run() -> object:
+        with torch.no_grad():
+            try:
+                hf.model(ids, use_cache=False)
+            except Enough:
+                return None
+        raise AssertionError("the bare pass was not stopped")
+
+    return run
+
+
+def transformer_lens_contender(folder: str) -> Contender:
+    import torch
+    from transformer_lens.model_bridge import TransformerBridge  # pyright: ignore[reportMissingImports]
+
+    tokenizer = _tokenizer(folder)
+    model = TransformerBridge.boot_transformers("HuggingFaceTB/SmolLM2-135M-Instruct", hf_model=_transformers_model(folder), tokenizer=tokenizer)  # noqa: E501  # fmt: skip
+    ids = token_ids(model.cfg.d_vocab)
+    names = {f"blocks.{layer}.attn.hook_rot_{side}" for layer, _ in HEADS for side in ("q", "k")}
+
+    def run() -> object:
+        with torch.no_grad():
+            _, cache = model.run_with_cache(
+                ids, names_filter=lambda name: name in names, stop_at_layer=LAST_LAYER + 1
+            )
+        group = model.cfg.n_heads // model.cfg.n_key_value_heads
+        q = [cache[f"blocks.{layer}.attn.hook_rot_q"].transpose(1, 2) for layer, _ in HEADS]
+        k = [cache[f"blocks.{layer}.attn.hook_rot_k"].transpose(1, 2) for layer, _ in HEADS]
+        return _pick(q, k, group)
+
+    return run
+
+
+def nnsight_contender(folder: str) -> Contender:
+    import torch
+    from nnsight import LanguageModel  # pyright: ignore[reportMissingImports]
+
+    model = LanguageModel(_transformers_model(folder), tokenizer=_tokenizer(folder))
+    ids = token_ids(model.config.vocab_size)
+    config = model.config
+    d_head, group = config.head_dim, config.num_attention_heads // config.num_key_value_heads
+
+    def run() -> object:
+        # The interface shows projections and the rotation, so the caller rotates.
+        q, k = [], []
+        with torch.no_grad(), model.trace(ids) as tracer:
+            cos, sin = model.model.rotary_emb.output
+            for layer, _ in HEADS:
+                attention = model.model.layers[layer].self_attn
+                for projection, kept in ((attention.q_proj, q), (attention.k_proj, k)):
+                    flat = projection.output
+                    states = flat.view(*flat.shape[:2], -1, d_head).transpose(1, 2)
+                    half = d_head // 2
+                    turned = torch.cat((-states[..., half:], states[..., :half]), -1)
+                    kept.append((states * cos[:, None] + turned * sin[:, None]).save())
+            tracer.stop()
+        return _pick(q, k, group)
+
+    return run
+
+
+CONTENDERS = {
+    "headwise": headwise_contender,
+    "bare transformers": bare_contender,
+    "TransformerLens": transformer_lens_contender,
+    "nnsight": nnsight_contender,
+}
+
+
+def _pick(q: list, k: list, group: int) -> object:
+    import torch
+
+    rows = torch.stack([states[:, head, -1] for states, (_, head) in zip(q, HEADS, strict=True)], 1)
+    keys = torch.stack([states[:, head // group] for states, (_, head) in zip(k, HEADS, strict=True)], 1)
+    return rows, keys
+
+
+def _transformers_model(folder: str):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    hf = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return hf.eval().requires_grad_(False)
+
+
+def _tokenizer(folder: str):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
+
+
+# --- a worker process serves one contender: it warms up, measures memory once, then runs when told -------------------
+
+
+def serve(name: str, folder: str) -> None:
+    import torch
+
+    torch.set_num_threads(2)
+    run = CONTENDERS[name](folder)
+    peak, result = _peak_memory(run)
+    if result is not None:
+        q, k = result  # pyright: ignore[reportGeneralTypeIssues]
+        print(
+            json.dumps({"peak": peak, "q": float(q.double().sum()), "k": float(k.double().sum())}), flush=True
+        )
+    else:
+        print(json.dumps({"peak": peak}), flush=True)
+    run()
+    for line in sys.stdin:
+        if line.strip() == "stop":
+            return
+        start = time.perf_counter()
+        run()
+        print(json.dumps(time.perf_counter() - start), flush=True)
+
+
+def _peak_memory(run: Contender) -> tuple[float, object]:
+    """Most tensor memory held at one time during a call, in MB, from torch's own record of allocations."""
+    from torch.profiler import ProfilerActivity, profile
+
+    run()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        result = run()
+    held = peak = 0
+    events: list[Any] = profiler.profiler.kineto_results.events()  # pyright: ignore[reportOptionalMemberAccess]
+    for event in events:
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak = max(peak, held)
+    return peak / 1e6, result
+
+
+class Worker:
+    def __init__(self, python: str, name: str, folder: str) -> None:
+        self.process = subprocess.Popen(
+            [python, __file__, "--serve", name, "--folder", folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.first = self._read()
+        self.times: list[float] = []
+
+    def turn(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        self.times.append(float(self._read()))  # pyright: ignore[reportArgumentType]
+
+    def _read(self):
+        assert self.process.stdout is not None
+        while line := self.process.stdout.readline():
+            if line.startswith(("{", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")):
+                return json.loads(line)
+        assert self.process.stderr is not None
+        raise SystemExit(f"{self.process.args} failed:\n{self.process.stderr.read()[-2000:]}")
+
+    def close(self) -> None:
+        self.process.communicate("stop\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--others", help="Python of an environment with transformer-lens and nnsight")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.serve, arguments.folder)
+        return
+    from headwise.model import store
+
+    folder = str(store.ensure("smollm2"))
+    names = ["headwise", "bare transformers", *(["TransformerLens", "nnsight"] if arguments.others else [])]
+    workers = {
+        name: Worker(
+            arguments.others if name in ("TransformerLens", "nnsight") else sys.executable, name, folder
+        )
+        for name in names
+    }
+    for _ in range(arguments.rounds):
+        for worker in workers.values():
+            worker.turn()
+    for worker in workers.values():
+        worker.close()
+
+    bare, ours = workers["bare transformers"], workers["headwise"]
+    print(
+        f"{BATCH} prompts × {TOKENS} tokens, 3 heads up to layer {LAST_LAYER}, last row; {arguments.rounds} rounds"
+    )
+    print(f"{'':20}{'median ms':>10}{'× bare':>9}{'peak MB':>9}{'over bare':>11}{'same numbers':>14}")
+    for name, worker in workers.items():
+        median = statistics.median(worker.times)
+        ratio = statistics.median(mine / other for mine, other in zip(worker.times, bare.times, strict=True))
+        same = "-"
+        if "q" in worker.first:
+            same = "yes" if all(abs(worker.first[s] - ours.first[s]) < 0.5 for s in ("q", "k")) else "NO"
+        over = worker.first["peak"] - bare.first["peak"]
+        print(f"{name:20}{1000 * median:10.1f}{ratio:9.2f}{worker.first['peak']:9.1f}{over:11.1f}{same:>14}")
+
+
+if __name__ == "__main__":
+    main()

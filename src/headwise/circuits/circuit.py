@@ -1,0 +1,288 @@
+"""A circuit: who made the answer of one prompt, as a directed multigraph of firings and the signals between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+from headwise.errors import HeadwiseError
+from headwise.types import Component, Head, Side
+
+if TYPE_CHECKING:
+    import networkx
+
+NodeKind = Literal["head", "mlp", "embedding", "bias", "offset", "answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A component at token positions. For every kind but ``head``, ``query`` and ``key`` are its one token.
+
+    ``layer`` is −1 for the embedding and for offsets, and the number of layers for the answer.
+    """
+
+    kind: NodeKind
+    layer: int
+    head: int | None
+    query: int
+    key: int
+    attention: float | None = None
+
+    @property
+    def id(self) -> str:
+        """Component and token positions: what identifies a node.
+
+        >>> Node("head", 9, 6, 14, 3).id, Node("mlp", 2, None, 4, 4).id, Node("embedding", -1, None, 0, 0).id
+        ('L9H6@14<-3', 'MLP2@4', 'embedding@0')
+        """
+        if self.kind == "head":
+            return f"L{self.layer}H{self.head}@{self.query}<-{self.key}"
+        return f"{_NAMES[self.kind].format(self.layer)}@{self.query}"
+
+    @property
+    def component(self) -> Component:
+        """The component whose write this node stands for."""
+        if self.kind == "head":
+            assert self.head is not None
+            return Component("head", self.layer, self.head, self.key)
+        if self.kind == "answer":
+            raise HeadwiseError("the answer is not a component")
+        return Component(self.kind, self.layer if self.kind in ("mlp", "bias") else -1)
+
+    @property
+    def name(self) -> str:
+        """The component alone: ``L9H6``, ``MLP2``, ``embedding``."""
+        return f"L{self.layer}H{self.head}" if self.kind == "head" else _NAMES[self.kind].format(self.layer)
+
+
+_NAMES = {"mlp": "MLP{}", "embedding": "embedding", "bias": "bias{}", "offset": "offset", "answer": "answer"}
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What one component wrote into some channels of one side of a firing.
+
+    ``weight`` is the attention that its removal took (for an edge into the answer: its share of the answer);
+    ``channels`` are in the order of removal, none for an edge into the answer. ``signal`` is the removed vector in
+    the head's space (of the query, or of the key at the node's key token), kept on request.
+    """
+
+    source: str
+    target: str
+    side: Side
+    weight: float
+    channels: tuple[int, ...] = ()
+    signal: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def id(self) -> str:
+        return f"{self.source} -> {self.target} [{self.side}]"
+
+
+@dataclass(frozen=True)
+class Counterfactual:
+    """What happened to one attention when the signals of one side (or both) were removed."""
+
+    target: str
+    side: str
+    """query, key or both"""
+    removed: int
+    attention: float
+    predicted: float
+    edited: float | None = None
+    """The attention of the really edited forward pass, where it was run."""
+    controls: tuple[float, ...] = ()
+    """The attention when as many signals of channels that were not used leave instead (really edited)."""
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """Nodes and edges of one prompt's circuit.
+
+    >>> nodes = (Node("embedding", -1, None, 1, 1), Node("head", 1, 0, 2, 1, 0.9), Node("answer", 2, None, 2, 2))
+    >>> a, b, c = (n.id for n in nodes)
+    >>> circuit = Circuit(nodes, (Edge(a, b, "key", 0.5, (3,)), Edge(b, c, "query", 2.0)), tokens=("x", "y", "z"))
+    >>> circuit
+    Circuit(1 head firings, 3 nodes, 2 edges)
+    >>> [edge.source for edge in circuit.into(b)], len(circuit.filter(min_weight=1.0).edges)
+    (['embedding@1'], 1)
+    """
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    tokens: tuple[str, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    prompt: str | None = None
+    answer: str | None = None
+    wrong: str | None = None
+    answer_id: int | None = None
+    wrong_id: int | None = None
+    mode: str = "exact"
+    model: str = ""
+    weight_hash: str = ""
+    seconds: float = 0.0
+    counterfactuals: tuple[Counterfactual, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Lines a reader should see: an answer that is not predicted, firings without a cause of allowed size."""
+
+    @cached_property
+    def by_id(self) -> dict[str, Node]:
+        return {node.id: node for node in self.nodes}
+
+    def node(self, id: str) -> Node:
+        if id not in self.by_id:
+            near = [known for known in self.by_id if known.split("@")[0] == id.split("@")[0]][:4]
+            hint = f": did you mean {', '.join(near)}?" if near else ""
+            raise HeadwiseError(f"{id!r} is not a node of this circuit{hint}")
+        return self.by_id[id]
+
+    @property
+    def heads(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.kind == "head")
+
+    def into(self, id: str, side: Side | None = None) -> tuple[Edge, ...]:
+        """Edges into a node, heaviest first."""
+        self.node(id)
+        found = (e for e in self.edges if e.target == id and side in (None, e.side))
+        return tuple(sorted(found, key=lambda e: -e.weight))
+
+    def out_of(self, id: str) -> tuple[Edge, ...]:
+        self.node(id)
+        return tuple(sorted((e for e in self.edges if e.source == id), key=lambda e: -e.weight))
+
+    # --- smaller circuits ----------------------------------------------------------------------------------------
+
+    def filter(
+        self,
+        *,
+        min_weight: float = 0.0,
+        sides: Collection[Side] = ("query", "key"),
+        kinds: Collection[NodeKind] | None = None,
+    ) -> Circuit:
+        """Keep edges of at least this weight, on these sides, from sources of these kinds; edges into the answer stay
+        whatever their weight. What no longer leads to the answer goes."""
+        kept = []
+        for edge in self.edges:
+            to_answer = edge.target.startswith("answer")
+            fits = edge.weight >= min_weight and edge.side in sides
+            of_kind = kinds is None or self.by_id[edge.source].kind in kinds
+            if of_kind and (fits or to_answer):
+                kept.append(edge)
+        return self._reaching(kept)
+
+    def prune_tokens(self, positions: Iterable[int]) -> Circuit:
+        """Leave out firings that read the given tokens (attention sinks: usually position 0) and what only fed them."""
+        sinks = set(positions)
+        gone = {n.id for n in self.nodes if n.kind == "head" and n.key in sinks}
+        return self._reaching([e for e in self.edges if e.source not in gone and e.target not in gone])
+
+    def between(self, source: str, target: str) -> Circuit:
+        """The subgraph of all paths from one node to another."""
+        for end in (source, target):
+            self.node(end)
+        down = self._closure(source, self.edges, forward=True)
+        up = self._closure(target, self.edges, forward=False)
+        inside = down & up
+        return self._with([e for e in self.edges if e.source in inside and e.target in inside], inside)
+
+    def _closure(self, start: str, edges: Iterable[Edge], *, forward: bool) -> set[str]:
+        links: dict[str, list[str]] = {}
+        for edge in edges:
+            a, b = (edge.source, edge.target) if forward else (edge.target, edge.source)
+            links.setdefault(a, []).append(b)
+        seen, queue = {start}, deque([start])
+        while queue:
+            for following in links.get(queue.popleft(), ()):
+                if following not in seen:
+                    seen.add(following)
+                    queue.append(following)
+        return seen
+
+    def _reaching(self, edges: list[Edge]) -> Circuit:
+        ends = [n.id for n in self.nodes if n.kind == "answer"]
+        alive = (
+            set().union(*(self._closure(end, edges, forward=False) for end in ends))
+            if ends
+            else set(self.by_id)
+        )
+        return self._with([e for e in edges if e.source in alive and e.target in alive], alive)
+
+    def _with(self, edges: list[Edge], nodes: set[str]) -> Circuit:
+        return replace(self, nodes=tuple(n for n in self.nodes if n.id in nodes), edges=tuple(edges))
+
+    # --- out of headwise -------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        from headwise.circuits.files import to_dict
+
+        return to_dict(self)
+
+    def save(self, path: Any) -> None:
+        """Write versioned JSON; the same circuit gives the same bytes."""
+        from headwise.circuits.files import save
+
+        save(self, path)
+
+    @staticmethod
+    def load(path: Any, model: Any = None) -> Circuit:
+        """Read a circuit; with ``model``, refuse the circuit of another model."""
+        from headwise.circuits.files import load
+
+        return load(path, model)
+
+    def to_networkx(self) -> networkx.MultiDiGraph:
+        from headwise.circuits.export import to_networkx
+
+        return to_networkx(self)
+
+    def to_graphml(self, path: Any) -> None:
+        from headwise.circuits.export import to_graphml
+
+        to_graphml(self, path)
+
+    def to_attribution_graph(self) -> dict[str, Any]:
+        """The JSON that attribution-graph viewers read."""
+        from headwise.circuits.export import to_attribution_graph
+
+        return to_attribution_graph(self)
+
+    def label(self, id: str) -> str:
+        """A node's name with the tokens it stands at."""
+        node = self.node(id)
+        if not self.tokens:
+            return node.id
+        if node.kind == "head":
+            return f"{node.name} {self.tokens[node.query]!r} ← {self.tokens[node.key]!r}"
+        if node.kind == "answer":
+            return f"answer {self.answer!r}" if self.answer else "answer"
+        return f"{node.name} {self.tokens[node.query]!r}"
+
+    def __repr__(self) -> str:
+        answer = (
+            ""
+            if self.answer is None
+            else f"{self.answer!r}" + (f" over {self.wrong!r}" if self.wrong else "") + ", "
+        )
+        return f"Circuit({answer}{len(self.heads)} head firings, {len(self.nodes)} nodes, {len(self.edges)} edges)"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(self.label(e.source))}</td><td>{escape(self.label(e.target))}</td><td>{e.side}</td>"
+            f"<td style='text-align:right'>{e.weight:.3f}</td><td>{', '.join(map(str, e.channels))}</td></tr>"
+            for e in sorted(self.edges, key=lambda e: -e.weight)[:30]
+        )
+        more = f"<p>… and {len(self.edges) - 30} lighter edges</p>" if len(self.edges) > 30 else ""
+        head = "<tr><th>from</th><th>to</th><th>side</th><th>weight</th><th>channels</th></tr>"
+        return f"<p><b>{escape(repr(self))}</b></p><table>{head}{rows}</table>{more}"
+
+
+def node_of(component: Component, position: int, attention: float | None = None) -> Node:
+    """The node of a component that was read at a position."""
+    if component.kind == "head":
+        head: Head = component.head
+        return Node("head", head.layer, head.index, position, component.source, attention)
+    return Node(component.kind, component.layer, None, position, position)

@@ -1,0 +1,196 @@
+"""Where a circuit starts: the components at the last position that carry the answer (docs/method/tracing.md §4, §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from headwise.errors import HeadwiseError
+from headwise.tracing.integrate import nodes
+from headwise.tracing.upstream import Upstream
+from headwise.types import Component
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+PROBABILITY_SHARE = 0.8
+"""Probability seeds are removed until this share of the log-likelihood gain is gone."""
+
+
+@dataclass(frozen=True)
+class Seed:
+    """One component that carries the answer, and its share of it."""
+
+    component: Component
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """How the last position becomes logits, with the final norm's scalar frozen."""
+
+    scale: Tensor
+    gain: Tensor | None
+    shift: Tensor | None
+    centred: bool
+    unembedding: Tensor
+    """[vocabulary, d_model]"""
+    bias: Tensor | None
+    cap: float | None
+
+    @classmethod
+    def of(cls, model: Model, final: Tensor) -> Readout:
+        """``final`` [d_model] is the stream before the final norm at the position that answers."""
+        norm = model.anatomy.final_norm()
+        head: Any = model.anatomy.unembedding
+        weight, bias = head.weight.detach(), getattr(head, "bias", None)
+        cap = model.anatomy.final_softcap
+        if norm is None:
+            return cls(final.new_ones(1), None, None, False, weight, bias, cap)
+        gain, shift = norm.gain.to(final.dtype), None if norm.shift is None else norm.shift.to(final.dtype)
+        return cls(norm.scale(final), gain, shift, norm.centred, weight, bias, cap)
+
+    def pull(self, direction: Tensor) -> Tensor:
+        """The direction [d_model] of the final stream that moves the logits along an unembedding direction."""
+        direction = direction * self.scale if self.gain is None else direction * self.gain * self.scale
+        return direction - direction.mean() if self.centred else direction
+
+    def push(self, parts: Tensor) -> Tensor:
+        """What parts [..., d_model] of the final stream add to the logits [..., vocabulary]."""
+        if self.centred:
+            parts = parts - parts.mean(-1, keepdim=True)
+        parts = parts * self.scale if self.gain is None else parts * self.scale * self.gain
+        return parts @ self.unembedding.to(parts.dtype).mT
+
+    def constant(self) -> Tensor:
+        """Logits [vocabulary] of a stream that is zero: biases only."""
+        total = self.unembedding.new_zeros(self.unembedding.shape[0], dtype=self.scale.dtype)
+        if self.shift is not None:
+            total = total + self.unembedding.to(total.dtype) @ self.shift
+        return total if self.bias is None else total + self.bias.to(total.dtype)
+
+
+def answer_shares(up: Upstream, answer: int, wrong: int | None) -> Tensor:
+    """What every component brings, at the last position, to answer − wrong (or the mean token): [components]."""
+    readout = _readout(up)
+    weight = readout.unembedding
+    direction = weight[answer].to(up.dtype)
+    direction = direction - (weight.to(up.dtype).mean(0) if wrong is None else weight[wrong].to(up.dtype))
+    return _along(up, readout.pull(direction)).double()
+
+
+def linear_seeds(up: Upstream, answer: int, wrong: int | None) -> tuple[list[Seed], float]:
+    """Seeds along W_U[answer] − W_U[wrong] (or W_U[answer], centred), and the total that all components bring.
+
+    The cutoff is the share at which the running sum of shares, largest first, exceeds the total, but at most half of
+    the total. No seeds where the total is not positive: the model does not predict the answer.
+    """
+    shares = answer_shares(up, answer, wrong)
+    total = float(shares.sum())
+    if total <= 0:
+        return [], total
+    ordered = shares.sort(descending=True).values
+    over = ordered.cumsum(0) > total
+    # Where all shares are positive the running sum reaches the total only at its end.
+    cutoff = ordered[int(over.to(torch.uint8).argmax())] if bool(over.any()) else ordered[-1]
+    cutoff = min(float(cutoff), total / 2)
+    chosen = (shares >= cutoff).nonzero()[:, 0]
+    chosen = chosen[shares[chosen].argsort(descending=True, stable=True)]
+    return [Seed(up.component(up.n_layers, i), float(shares[i])) for i in chosen.tolist()], total
+
+
+def probability_seeds(up: Upstream, answers: Sequence[int]) -> tuple[list[Seed], float]:
+    """Seeds by integrated gradients of Σ_t q*_t log softmax(logits)_t, removed until 80 % of the gain is destroyed.
+
+    q* are the model's own probabilities of the ``answers``, normalised; the path starts at the bias-only logits.
+    A seed's weight is the log-likelihood its removal took.
+    """
+    readout = _readout(up)
+    final = up.stream.final
+    assert final is not None
+    last = up.span.stop - 1
+    base = readout.constant()
+    whole = readout.push(final[up.prompt, last])
+    chosen = torch.tensor(list(answers), device=base.device)
+    target = torch.softmax(_cap(base + whole, readout.cap)[chosen], 0)
+
+    def likelihood(logits: Tensor) -> Tensor:
+        return torch.log_softmax(_cap(logits, readout.cap).double(), -1)[..., chosen] @ target.double()
+
+    g = torch.zeros_like(base)
+    for alpha, weight in zip(*nodes("gauss"), strict=True):
+        along = base + alpha * whole
+        slope = -torch.softmax(_cap(along, readout.cap), -1)
+        slope[chosen] += target
+        if readout.cap is not None:
+            slope = slope / torch.cosh(along / readout.cap).square()
+        g += weight * slope
+    shares = _along(up, readout.pull(readout.unembedding.to(g.dtype).mT @ g))
+    order = shares.argsort(descending=True)
+    clean = likelihood(base + whole)
+    gain = float(clean - likelihood(base))
+    if gain <= 0:
+        return [], gain
+    seeds: list[Seed] = []
+    left, before = base + whole, float(clean)
+    for start in range(0, len(order), 32):
+        indices = order[start : start + 32].tolist()
+        removed = readout.push(torch.stack([_write(up, i) for i in indices])).cumsum(0)
+        values = likelihood(left - removed).tolist()
+        for i, value in zip(indices, values, strict=True):
+            seeds.append(Seed(up.component(up.n_layers, i), before - value))
+            before = value
+            if float(clean) - value >= PROBABILITY_SHARE * gain:
+                return seeds, gain
+        left = left - removed[-1]
+    return [], gain
+
+
+def answer_set(logits: Tensor, top_k: int | None, top_p: float | None) -> list[int]:
+    """The most likely tokens: at most ``top_k``, and no more than are needed for probability ``top_p``.
+
+    >>> answer_set(torch.tensor([0.0, 3.0, 2.0, -1.0]), None, 0.9)
+    [1, 2]
+    """
+    if top_k is not None and top_k < 1:
+        raise HeadwiseError(f"top_k={top_k} names no answers: give 1 or more")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise HeadwiseError(f"top_p={top_p} is not a probability: give a number above 0 and up to 1")
+    p, order = torch.softmax(logits, -1).sort(descending=True)
+    n = len(p) if top_p is None else int((p.cumsum(0) < top_p).sum()) + 1
+    return order[: min(n, len(p), top_k or len(p))].tolist()
+
+
+def _readout(up: Upstream) -> Readout:
+    final = up.stream.final
+    assert final is not None, "the pass stopped before the final norm"
+    return Readout.of(up.stream.model, final[up.prompt, up.span.stop - 1])
+
+
+def _along(up: Upstream, direction: Tensor) -> Tensor:
+    """Every component's write at the last position along a direction of the stream: [components]."""
+    n, last = up.n_layers, up.tokens - 1
+    # ⟨W_O v, direction⟩ = ⟨v, W_Oᵀ direction⟩: one small vector per head instead of a write per token
+    through = torch.stack([direction @ up.stream.output_weight(layer) for layer in range(n)])
+    values = up.v.repeat_interleave(up.group, dim=1) @ through[..., None]
+    weights = up.row_weights(n, torch.tensor([last], device=up.device))[0]
+    return torch.cat(((values[..., 0] * weights).flatten(), up.static[:, last] @ direction))
+
+
+def _write(up: Upstream, index: int) -> Tensor:
+    """The write of one component at the last position: [d_model]."""
+    last = up.tokens - 1
+    component = up.component(up.n_layers, index)
+    if component.kind != "head":
+        return up.static[index - up.n_carried(up.n_layers), last]
+    layer, head, source = component.layer, component.index, component.source
+    weight = up.row_weights(layer + 1, torch.tensor([last], device=up.device))[0, layer, head, source]
+    return weight * (up.stream.output_weight(layer)[head] @ up.v[layer, head // up.group, source])
+
+
+def _cap(logits: Tensor, cap: float | None) -> Tensor:
+    return logits if cap is None else cap * torch.tanh(logits / cap)

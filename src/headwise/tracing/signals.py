@@ -1,0 +1,70 @@
+"""What named signals are as vectors: the query or key shares of a component, projected into some channels.
+
+The search never builds these; interventions and counterfactual checks do, for the few signals they touch, in float64
+and along a second way (from the written vectors themselves), so that they also check the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from headwise.channels.channels import layer_channels
+from headwise.model.rotary import Rotary
+from headwise.tracing.search import Firing
+from headwise.tracing.upstream import Upstream
+from headwise.types import Component, Side
+
+
+def component_writes(up: Upstream, component: Component) -> Tensor:
+    """What one component wrote into the stream at every position: [T, d_model]."""
+    if component.kind == "head":
+        layer, head, source = (
+            torch.tensor([x]) for x in (component.layer, component.index, component.source)
+        )
+        weights = up.columns(layer.to(up.device), head.to(up.device), source.to(up.device))[0]
+        value = up.v[component.layer, component.index // up.group, component.source].double()
+        write = up.stream.output_weight(component.layer)[component.index].double() @ value
+        return weights[:, None] * write
+    if component.kind == "embedding":
+        return up.static[0].double()
+    last = component.kind == "mlp"
+    return up.static[1 + component.layer * up.per_layer + (up.per_layer - 1 if last else 0)].double()
+
+
+def component_shares(up: Upstream, firing: Firing, side: Side, component: Component) -> Tensor:
+    """A component's share of the head's query or key at every position: [T, d_head], after QK-norm and RoPE."""
+    layer = firing.layer
+    maps, scalars = up.reading(layer, side)
+    index = firing.head if side == "query" else firing.head // up.group
+    if component.kind == "offset":
+        assert maps.offset is not None
+        vectors = maps.offset[index] * scalars.offset[up.prompt, up.span, index, None].double()
+    else:
+        vectors = component_writes(up, component) @ maps.matrix[index].mT
+        vectors = vectors * scalars.stream[up.prompt, up.span, index, None].double()
+    rotary = up.stream.layers[layer].rotary
+    if rotary is None:
+        return vectors
+    row = up.prompt if rotary.cos.shape[0] > 1 else 0
+    here = Rotary(rotary.cos[row : row + 1, up.span], rotary.sin[row : row + 1, up.span])
+    return here.turn(vectors[None, None])[0, 0]
+
+
+def signal_vectors(
+    up: Upstream, firing: Firing, side: Side, component: Component, channels: Sequence[int]
+) -> Tensor:
+    """The signal of a component in some channels, in head space.
+
+    On the query side [d_head], at the firing's query position; on the key side [T, d_head], at every key. Taking it
+    from the query (from the keys as this row sees them) removes the signal and nothing else.
+    """
+    found = layer_channels(up.stream.model, firing.layer)
+    query_map, key_map = (x[firing.head].to(up.device) for x in (found.query_map, found.key_map))
+    shares = component_shares(up, firing, side, component)
+    chosen = list(channels)
+    if side == "query":
+        return (shares[firing.query] @ query_map[:, chosen]) @ key_map[chosen]
+    return (shares @ key_map[chosen].mT) @ query_map[:, chosen].mT

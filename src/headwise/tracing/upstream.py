@@ -1,0 +1,223 @@
+"""What the components below a layer wrote, as one prompt's tracer needs it: linear in the number of tokens.
+
+Nothing of size tokens² is kept. A head's pattern is rebuilt from its queries, keys and the log-sum of each row: single
+rows and columns directly, whole patterns block of layers by block of layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headwise.model.readers import SideMaps, SideScalars, side_maps, side_scalars
+from headwise.types import Component, Side
+
+if TYPE_CHECKING:
+    from headwise.model.split import Stream
+
+BLOCK_BYTES = 1 << 24
+"""Patterns rebuilt at a time; at least one layer's."""
+LONG = 96
+"""From this many tokens on, heads are read through small d_head × d_head matrices instead of their written vectors."""
+
+
+class Upstream:
+    """One prompt's writes. L layers, H heads, T tokens of the prompt (no padding)."""
+
+    def __init__(self, stream: Stream, prompt: int) -> None:
+        model = stream.model
+        anatomy = model.anatomy
+        start, self.tokens = int(stream.batch.starts[prompt]), int(stream.batch.lengths[prompt])
+        span = slice(start, start + self.tokens)
+        self.stream, self.prompt, self.span = stream, prompt, span
+        self.n_heads, self.group = anatomy.n_heads, anatomy.group
+        records = stream.layers
+        self.n_layers = len(records)
+        self.dtype, self.device = records[0].stream.dtype, records[0].stream.device
+        self.q = torch.stack([r.call.query[prompt, :, span] for r in records])
+        self.k = torch.stack([r.call.key[prompt, :, span] for r in records])
+        values = []
+        for layer, record in enumerate(records):
+            value, bias = record.call.value[prompt, :, span], anatomy.value(layer).bias
+            values.append(value if bias is None else value - bias[:, None].to(value.dtype))
+        self.v = torch.stack(values)
+        self.scale = torch.tensor([r.call.scale for r in records], dtype=self.dtype, device=self.device)
+        self.cap = records[0].call.cap
+        self._masks = _masks(stream, prompt, span)
+        self.post = None
+        if records[0].post_scale is not None:
+            self.post = torch.stack(
+                [r.post_scale[prompt, span, 0] for r in records if r.post_scale is not None]
+            )
+        self.static = self._stack_static()
+        """[1 + L·per_layer, T, d_model]: embedding, then each layer's bias (where there is one) and MLP."""
+        self.log_sums = torch.cat([self._scores(i, i + 1).logsumexp(-1) for i in range(self.n_layers)])
+        """[L, H, T]"""
+        self._written: Tensor | None = None
+        self._writers: dict[tuple[int, Side, int], Tensor] = {}
+        self._maps: dict[tuple[int, Side], tuple[SideMaps, SideScalars]] = {}
+
+    # --- components ----------------------------------------------------------------------------------------------
+
+    def n_static(self, layer: int) -> int:
+        """Embedding, biases and MLPs below a layer."""
+        return 1 + layer * self.per_layer
+
+    def n_carried(self, layer: int) -> int:
+        """Heads below a layer, split by the token they read."""
+        return layer * self.n_heads * self.tokens
+
+    def component(self, layer: int, index: int) -> Component:
+        """The component of a row: heads by token first, then the static ones, then the offset."""
+        carried = self.n_carried(layer)
+        if index < carried:
+            rest, source = divmod(index, self.tokens)
+            return Component("head", rest // self.n_heads, rest % self.n_heads, source)
+        index -= carried
+        if index == 0:
+            return Component("embedding")
+        if index == self.n_static(layer):
+            return Component("offset")
+        below, kind = divmod(index - 1, self.per_layer)
+        return Component("mlp" if kind == self.per_layer - 1 else "bias", below)
+
+    def _stack_static(self) -> Tensor:
+        stream, prompt, span = self.stream, self.prompt, self.span
+        parts = [stream.layers[0].stream[prompt, span]]
+        biased = stream.bias_write(0, prompt, span) is not None
+        self.per_layer = 2 if biased else 1
+        for layer, record in enumerate(stream.layers):
+            if biased:
+                bias = stream.bias_write(layer, prompt, span)
+                assert bias is not None
+                parts.append(bias.expand(self.tokens, -1))
+            if record.mlp is not None:
+                parts.append(record.mlp[prompt, span])
+        return torch.stack(parts)
+
+    # --- patterns ------------------------------------------------------------------------------------------------
+
+    def visible(self, layer: int) -> Tensor:
+        """[T, T]: which keys each row of a layer sees."""
+        return self._masks[layer]
+
+    def _scores(self, low: int, high: int, rows: slice | Tensor = slice(None)) -> Tensor:
+        """Capped logits of layers ``low`` to ``high`` − 1 at ``rows``: [layers, H, rows, T], −inf where not visible."""
+        q = self.q[low:high, :, rows].unflatten(1, (-1, self.group))
+        scores = (q @ self.k[low:high, :, None].mT).flatten(1, 2) * self.scale[low:high, None, None, None]
+        if self.cap is not None:
+            scores = self.cap * torch.tanh(scores / self.cap)
+        first = self._masks[low]
+        if all(mask is first for mask in self._masks[low:high]):
+            return scores.masked_fill_(~first[rows], float("-inf"))
+        masks = torch.stack([mask[rows] for mask in self._masks[low:high]])
+        return scores.masked_fill_(~masks[:, None], float("-inf"))
+
+    def row_weights(self, layer: int, rows: Tensor) -> Tensor:
+        """What the heads below a layer multiply each value with, at some rows: [rows, layers, H, T]."""
+        weights = torch.softmax(self._scores(0, layer, rows), -1)
+        if self.post is not None:
+            weights = weights * self.post[:layer, None, rows, None]
+        return weights.permute(2, 0, 1, 3)
+
+    def blocks(self, layer: int) -> Iterator[tuple[int, int, Tensor]]:
+        """Whole patterns below a layer, some layers at a time: (low, high, weights [layers, H, T rows, T])."""
+        one = self.n_heads * self.tokens**2 * self.q.element_size()
+        step = max(1, BLOCK_BYTES // one)
+        for low in range(0, layer, step):
+            high = min(layer, low + step)
+            scores = self._scores(low, high)
+            weights = scores.sub_(self.log_sums[low:high, ..., None]).exp_()
+            if self.post is not None:
+                weights = weights * self.post[low:high, None, :, None]
+            yield low, high, weights
+
+    def cells(self, layer: int, firings: Sequence[tuple[int, int, int, int]]) -> list[float]:
+        """The model's attention at some cells (layer, head, query, key) of one layer; 0 where not visible."""
+        _, head, d, s = torch.tensor(firings, device=self.device).mT
+        logits = (self.q[layer, head, d] * self.k[layer, head // self.group, s]).sum(-1) * self.scale[layer]
+        if self.cap is not None:
+            logits = self.cap * torch.tanh(logits / self.cap)
+        return ((logits - self.log_sums[layer, head, d]).exp() * self._masks[layer][d, s]).tolist()
+
+    def columns(self, layer: Tensor, head: Tensor, source: Tensor) -> Tensor:
+        """What some heads multiply the value of one source token with, at every row: [n, T]."""
+        keys = self.k[layer, head // self.group, source].double()
+        logits = (self.q[layer, head].double() @ keys[..., None])[..., 0] * self.scale[layer, None].double()
+        if self.cap is not None:
+            logits = self.cap * torch.tanh(logits / self.cap)
+        weights = (logits - self.log_sums[layer, head].double()).exp()
+        if self._windowed:
+            seen = torch.stack([self._masks[i] for i in layer.tolist()])
+            visible = seen.gather(2, source[:, None, None].expand(-1, self.tokens, 1))[..., 0]
+        else:
+            visible = torch.arange(self.tokens, device=self.device) >= source[:, None]
+        weights = weights * visible
+        return weights if self.post is None else weights * self.post[layer].double()
+
+    @property
+    def _windowed(self) -> bool:
+        return any(record.call.mask is not None for record in self.stream.layers)
+
+    def reading(self, layer: int, side: Side) -> tuple[SideMaps, SideScalars]:
+        """How a layer's heads read the stream, in float64: for single signals, not for the search."""
+        if (layer, side) not in self._maps:
+            maps = side_maps(self.stream.model, layer, side, torch.float64)
+            self._maps[layer, side] = maps, side_scalars(self.stream, layer, side)
+        return self._maps[layer, side]
+
+    def writer(self, layer: int, side: Side, index: int) -> Tensor:
+        """[d_model, d_head]: the smallest change of the stream that gives a head a wanted change of its vector."""
+        if (layer, side, index) not in self._writers:
+            self._writers[layer, side, index] = torch.linalg.pinv(self.reading(layer, side)[0].matrix[index])
+        return self._writers[layer, side, index]
+
+    # --- read by heads above ---------------------------------------------------------------------------------------
+
+    def carried(self, matrices: Tensor, layer: int) -> Tensor:
+        """Each value below a layer, through its head's output and some reading maps [m, d_head, d_model].
+
+        Returns [m, layers·H·T, d_head]. The attention weight is left out: it is a scalar per row.
+        """
+        m, width, d_model = matrices.shape
+        if self.tokens <= LONG:
+            written = self._all_written()[:layer].reshape(-1, d_model)
+            return (written @ matrices.reshape(-1, d_model).mT).view(-1, m, width).transpose(0, 1)
+        result = torch.empty(m, layer, self.n_heads, self.tokens, width, dtype=self.dtype, device=self.device)
+        for below in range(layer):
+            # [m·d_head, d_model] @ [d_model, H·d_head]: a small matrix per pair of heads
+            output = self.stream.output_weight(below)
+            through = torch.einsum("mdx,hxv->mhdv", matrices, output)
+            result[:, below] = self._values(below) @ through.mT
+        return result.view(m, -1, width)
+
+    def written(self, layer: int) -> Tensor:
+        """v W_O of a layer's heads: [H, T, d_model]."""
+        return self._values(layer) @ self.stream.output_weight(layer).mT
+
+    def _all_written(self) -> Tensor:
+        if self._written is None:
+            self._written = torch.stack([self.written(layer) for layer in range(self.n_layers)])
+        return self._written
+
+    def _values(self, layer: int) -> Tensor:
+        return self.v[layer].repeat_interleave(self.group, dim=0)
+
+
+def _masks(stream: Stream, prompt: int, span: slice) -> list[Tensor]:
+    """Per layer which keys each row sees, [T, T]; layers with the same mask share one tensor."""
+    made: dict[int, Tensor] = {}
+    masks = []
+    for record in stream.layers:
+        mask = record.call.mask
+        if id(mask) not in made:
+            columns = torch.arange(span.start, span.stop, device=record.stream.device)
+            if mask is None:
+                made[id(mask)] = columns[:, None] >= columns
+            else:
+                made[id(mask)] = mask[min(prompt, mask.shape[0] - 1), 0, span, span]
+        masks.append(made[id(mask)])
+    return masks

@@ -1,0 +1,236 @@
+"""The product's one question, answered: what, who, and proof, from two forward passes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from headwise.circuits.answers import shown
+from headwise.contrast.bank import BankFeature, FeatureBank
+from headwise.errors import HeadwiseError
+from headwise.model.batch import encode
+from headwise.model.split import split
+from headwise.tracing.upstream import Upstream
+from headwise.types import Head
+from headwise.why.document import document
+from headwise.why.proof import Proof, prove
+from headwise.why.question import Answer, Question, ask, find_answer
+from headwise.why.sentence import sentence
+from headwise.why.what import What, what
+from headwise.why.who import Who, who
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from headwise.model.core import Model
+
+MAX_FEATURES = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why one head attends from one token to another."""
+
+    model: str
+    prompt: str | None
+    tokens: tuple[str, ...]
+    question: Question
+    answer: Answer
+    what: What
+    who: Who
+    proof: Proof
+    pattern: torch.Tensor
+    """[positions, positions]: the whole head."""
+    seconds: float
+    stages: dict[str, float]
+    """Seconds by stage."""
+
+    @property
+    def head(self) -> Head:
+        return self.question.head
+
+    @property
+    def query(self) -> int:
+        return self.question.query
+
+    @property
+    def key(self) -> int:
+        return self.question.key
+
+    @property
+    def attention(self) -> float:
+        return self.what.attention
+
+    @property
+    def sentence(self) -> str:
+        """What a person would say, made from the numbers."""
+        return sentence(self.tokens, self.question, self.answer, self.what, self.who, self.proof)
+
+    def to_json(self) -> dict[str, Any]:
+        """One document: prompt, tokens, head, query, key, attention, logit, what, who, proof, chosen_because, seconds."""
+        return document(self)
+
+    def figure(self) -> go.Figure:
+        """The three parts side by side: channels, writers, proof."""
+        from headwise.show.why_figure import figure
+
+        return figure(self)
+
+    def to_html(self) -> str:
+        """One self-contained page."""
+        from headwise.show.why_page import page
+
+        return page(self)
+
+    def save_html(self, path: str | Path) -> Path:
+        """Write the page; a reader never sees half of it."""
+        from headwise.show.why_page import write_page
+
+        return write_page(self, path)
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.head} {self.query} ← {self.key}: {self.sentence})"
+
+    def _repr_html_(self) -> str:
+        from headwise.show.why_page import notebook
+
+        return notebook(self)
+
+
+def explain(
+    model: Model,
+    prompt: str | Sequence[int],
+    *,
+    head: Head | str | None = None,
+    query: str | int | None = None,
+    key: str | int | None = None,
+    answer: str | int | None = None,
+    wrong: str | int | None = None,
+    features: FeatureBank | str | Path | Sequence[FeatureBank | str | Path] = (),
+    tau: float | None = None,
+    draws: int = 20,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Explanation:
+    """Why does ``head`` attend from ``query`` to ``key``? What made the score, who wrote it, and proof.
+
+    With only a prompt the question is found: the model's answer, the head that brings most of it to the last token,
+    and the token that head reads. With a ``head`` its strongest attention is taken; ``query`` and ``key`` (a position,
+    or a token's text) narrow it down. ``features`` are feature banks made by ``headwise contrast``.
+    """
+    clock = _Clock(progress)
+    banks = [
+        _bank(one, model)
+        for one in ([features] if isinstance(features, (str, Path, FeatureBank)) else features)
+    ]
+    if tau is not None and not 0 < tau <= 1:
+        raise HeadwiseError(f"tau={tau} is not an attention: give a number above 0 and up to 1")
+    if draws < 1:
+        raise HeadwiseError(f"draws={draws} leaves no controls: give 1 or more")
+    if isinstance(prompt, str) and not prompt.strip():
+        raise HeadwiseError("the prompt is empty: give the text the model is to read")
+    token_ids = encode(model.tokenizer, prompt, model.context)[0]
+    if len(token_ids) < 2:
+        raise HeadwiseError(
+            "the prompt is one token long, so every head can only read that token: give a longer one"
+        )
+    tokens = tuple(shown(model, token) for token in token_ids)
+    with torch.no_grad():
+        clock.start("reading the prompt")
+        stream = split(model, token_ids)
+        up = Upstream(stream, 0)
+        clock.start("finding the question")
+        found = find_answer(model, _last_logits(model, stream), answer, wrong)
+        question = ask(model, up, tokens, found, head, query, key)
+        chosen = _features(banks, question.head)
+        clock.start("what made the score")
+        made = what(up, question, chosen)
+        clock.start("who wrote it")
+        writers = who(up, question, made.attention, chosen, tau)
+        clock.start("proof")
+        rival = made.rivals[0].key if made.rivals else None
+        proof = prove(up, question, found, writers, chosen, rival, draws=draws, seed=seed)
+        pattern = stream.whole_pattern(question.head)
+        clock.stop()
+    text = prompt if isinstance(prompt, str) else None
+    seconds = sum(clock.stages.values())
+    return Explanation(
+        model.name,
+        text,
+        tokens,
+        question,
+        found,
+        made,
+        writers,
+        proof,
+        pattern.cpu(),
+        seconds,
+        dict(clock.stages),
+    )
+
+
+def _last_logits(model: Model, stream: Any) -> torch.Tensor:
+    from headwise.tracing.seeds import Readout
+
+    last = stream.final[0, int(stream.batch.starts[0] + stream.batch.lengths[0]) - 1]
+    readout = Readout.of(model, last)
+    logits = readout.push(last) + readout.constant()
+    return logits if readout.cap is None else readout.cap * torch.tanh(logits / readout.cap)
+
+
+def _bank(given: FeatureBank | str | Path, model: Model) -> FeatureBank:
+    bank = given if isinstance(given, FeatureBank) else FeatureBank.load(given)
+    return bank.require(model)
+
+
+def _features(banks: Sequence[FeatureBank], head: Head) -> list[BankFeature]:
+    """The head's own features of all banks; unions are left out, since they repeat what they are made of."""
+    chosen: dict[str, BankFeature] = {}
+    for bank in banks:
+        if head not in bank.heads:
+            continue
+        for feature in bank.of(head, unions=False):
+            name = feature.name if feature.name not in chosen else f"{bank.task}: {feature.name}"
+            chosen[name] = feature if name == feature.name else _renamed(feature, name)
+    if banks and not chosen:
+        known = ", ".join(dict.fromkeys(str(h) for bank in banks for h in bank.heads))
+        raise HeadwiseError(
+            f"{head} has no features in the bank; it has those of {known}: ask about one of these heads"
+        )
+    if len(chosen) > MAX_FEATURES:
+        raise HeadwiseError(
+            f"{len(chosen)} features of {head} were given: at most {MAX_FEATURES} share one logit"
+        )
+    return list(chosen.values())
+
+
+def _renamed(feature: BankFeature, name: str) -> BankFeature:
+    from dataclasses import replace
+
+    return replace(feature, name=name)
+
+
+class _Clock:
+    """Seconds by stage, and a word to whoever shows progress."""
+
+    def __init__(self, progress: Callable[[str], None] | None) -> None:
+        self.progress = progress
+        self.stages: dict[str, float] = {}
+        self._now: tuple[str, float] | None = None
+
+    def start(self, stage: str) -> None:
+        self.stop()
+        self._now = (stage, time.perf_counter())
+        if self.progress is not None:
+            self.progress(stage)
+
+    def stop(self) -> None:
+        if self._now is not None:
+            name, began = self._now
+            self.stages[name] = time.perf_counter() - began
+            self._now = None

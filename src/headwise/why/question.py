@@ -1,0 +1,189 @@
+"""Which attention is meant? Either the user says so, or the model's own answer leads to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headwise.circuits.answers import answer_token, shown
+from headwise.errors import HeadwiseError
+from headwise.look import find_positions
+from headwise.tracing.search import Firing
+from headwise.tracing.seeds import answer_shares
+from headwise.tracing.upstream import Upstream
+from headwise.types import Head
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+RUNNERS_UP = 4
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model says after the prompt, and the token it is compared with."""
+
+    token: int
+    text: str
+    wrong: int
+    wrong_text: str
+    probability: float
+    lead: float
+    """Logit of the answer minus that of the wrong one."""
+    predicted: str
+    """The model's own first choice (the answer, unless the user named another)."""
+    compared: bool = False
+    """Whether the user named the wrong one; otherwise it is the model's next choice."""
+
+
+@dataclass(frozen=True)
+class RunnerUp:
+    """Another cell that could have been asked about, and the number by which it was ranked."""
+
+    head: Head
+    query: int
+    key: int
+    score: float
+
+
+@dataclass(frozen=True)
+class Question:
+    """One cell of one head's pattern, how it was chosen, and what came after it in the ranking."""
+
+    head: Head
+    query: int
+    key: int
+    because: str
+    runners_up: tuple[RunnerUp, ...] = ()
+
+    @property
+    def firing(self) -> Firing:
+        return Firing(self.head.layer, self.head.index, self.query, self.key)
+
+
+def find_answer(model: Model, logits: Tensor, answer: str | int | None, wrong: str | int | None) -> Answer:
+    """The answer (default: the likeliest token) and what it is compared with (default: the next likeliest)."""
+    order = logits.topk(2).indices.tolist()
+    token = order[0] if answer is None else answer_token(model, answer)
+    other = (
+        answer_token(model, wrong, "wrong")
+        if wrong is not None
+        else order[1]
+        if token == order[0]
+        else order[0]
+    )
+    if token == other:
+        raise HeadwiseError(f"answer and wrong are both {shown(model, token)!r}: name two different tokens")
+    return Answer(
+        token,
+        shown(model, token),
+        other,
+        shown(model, other),
+        float(torch.softmax(logits.double(), -1)[token]),
+        float(logits[token] - logits[other]),
+        shown(model, order[0]),
+        wrong is not None,
+    )
+
+
+def ask(
+    model: Model,
+    up: Upstream,
+    tokens: Sequence[str],
+    answer: Answer,
+    head: str | Head | None,
+    query: str | int | None,
+    key: str | int | None,
+) -> Question:
+    """The cell that is meant."""
+    rows = None if query is None else _one(tokens, query, "query")
+    columns = None if key is None else _one(tokens, key, "key", upto=rows)
+    if rows is not None and columns is not None and columns > rows:
+        raise HeadwiseError(
+            f"key {tokens[columns]!r} ({columns}) comes after query {tokens[rows]!r} ({rows}), which cannot see it"
+        )
+    if head is None:
+        return _by_answer(up, tokens, answer, rows, columns)
+    return _by_head(up, model.head(head), rows, columns)
+
+
+def _by_answer(
+    up: Upstream, tokens: Sequence[str], answer: Answer, query: int | None, key: int | None
+) -> Question:
+    """The head that brings most of the answer to the last position, and the token it brings it from."""
+    last = up.tokens - 1
+    if query is not None and query != last:
+        raise HeadwiseError(
+            f"query position {query} needs --head: without a head the last token ({last}) is asked about, "
+            "where the answer is made"
+        )
+    wrong = answer.wrong if answer.compared else None
+    shares = answer_shares(up, answer.token, wrong)
+    total, shares = float(shares.sum()), shares[: up.n_carried(up.n_layers)]
+    source = torch.arange(len(shares)) % up.tokens
+    # A head that reads the last token itself brings nothing that was not there already.
+    shares = shares.masked_fill(source == last if key is None else source != key, float("-inf"))
+    best = shares.topk(min(RUNNERS_UP + 1, int(shares.isfinite().sum())))
+    found = []
+    for index, share in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+        part = up.component(up.n_layers, index)
+        found.append(RunnerUp(part.head, last, part.source, share))
+    first = found[0]
+    against = repr(answer.wrong_text) if answer.compared else "the mean token"
+    why = (
+        f"of all heads, {first.head} brings most of {answer.text!r} over {against} to the last token from elsewhere: "
+        f"{first.score:+.2f} of {total:.2f}, by reading {tokens[first.key]!r} ({first.key})"
+    )
+    return Question(first.head, first.query, first.key, why, tuple(found[1:]))
+
+
+def _by_head(up: Upstream, head: Head, query: int | None, key: int | None) -> Question:
+    """The strongest cell of one head's pattern, in the row or column that was named."""
+    pattern = up.stream.whole_pattern(head, up.prompt)
+    visible = up.visible(head.layer)
+    if query is not None and key is not None:
+        if not bool(visible[query, key]):
+            raise HeadwiseError(
+                f"{head} at position {query} cannot see position {key}: it is outside its window"
+            )
+        return Question(head, query, key, "head, query and key were given")
+    allowed = visible.clone()
+    allowed[0] = query == 0  # the first token can only read itself
+    said = []
+    if query is not None:
+        allowed &= (torch.arange(up.tokens) == query)[:, None]
+        said.append(f"in the row of position {query}")
+    if key is not None:
+        allowed &= torch.arange(up.tokens) == key
+        said.append(f"in the column of position {key}")
+    elif bool(allowed[:, 1:].any()):
+        allowed[:, 0] = False  # attention on the first token is where heads rest when they have nothing to do
+        said.append("the first token, where heads rest, left out")
+    if not bool(allowed.any()):
+        raise HeadwiseError(f"no query of {head} other than the first token sees position {key}")
+    scores = pattern.masked_fill(~allowed, -1.0)
+    best = scores.flatten().topk(min(RUNNERS_UP + 1, int(allowed.sum())))
+    cells = [
+        RunnerUp(head, *divmod(index, up.tokens), score)
+        for index, score in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    first = cells[0]
+    why = f"the strongest attention of {head}" + (f" ({', '.join(said)})" if said else "")
+    return Question(head, first.query, first.key, why, tuple(cells[1:]))
+
+
+def _one(tokens: Sequence[str], wanted: str | int, what: str, upto: int | None = None) -> int:
+    """The one position that is meant, or a line that lists the choices."""
+    found = find_positions(tokens, wanted)
+    if upto is not None and len(found) > 1:
+        found = [position for position in found if position <= upto] or found
+    if len(found) > 1:
+        listed = ", ".join(str(position) for position in found)
+        raise HeadwiseError(
+            f"{what} {wanted!r} stands at positions {listed}: write --{what} with one of these numbers"
+        )
+    return found[0]

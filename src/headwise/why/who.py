@@ -1,0 +1,145 @@
+"""Who wrote it: the smallest set of signals that causes the attention, and the writers of each named feature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from headwise.contrast.attribution import query_split
+from headwise.contrast.bank import BankFeature
+from headwise.tracing.search import LayerSearch, Rules, SideSignals
+from headwise.tracing.upstream import Upstream
+from headwise.types import Component, Side
+from headwise.why.question import Question
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One component that wrote part of the cause, at one token, into some channels of one side.
+
+    ``share`` is the part of the drop in attention that its removal made; shares of a side sum to one.
+    """
+
+    component: Component
+    side: Side
+    position: int
+    channels: tuple[int, ...]
+    drop: float
+    share: float
+
+
+@dataclass(frozen=True)
+class FeatureWriter:
+    """What one component wrote into a feature's subspace, as its part of the feature's logit."""
+
+    component: Component
+    side: Side
+    position: int
+    logit: float
+
+
+@dataclass(frozen=True)
+class FeatureWriters:
+    """The writers of one feature on both sides; each side sums to ``logit`` (Eq. W2)."""
+
+    name: str
+    logit: float
+    writers: tuple[FeatureWriter, ...]
+    error: float
+
+
+@dataclass(frozen=True)
+class Who:
+    """The minimal causal set of both sides. ``threshold`` is the attention that its removal has to undercut."""
+
+    threshold: float
+    writers: tuple[Writer, ...]
+    signals: dict[Side, SideSignals]
+    features: tuple[FeatureWriters, ...]
+    error: float
+    """How far the parts of the query and key are from the model's own vectors."""
+
+    def of(self, side: Side) -> tuple[Writer, ...]:
+        return tuple(writer for writer in self.writers if writer.side == side)
+
+    @property
+    def unresolved(self) -> tuple[Side, ...]:
+        """Sides on which no set of allowed size undercuts the threshold."""
+        return tuple(side for side, found in self.signals.items() if not found.resolved)
+
+
+def who(
+    up: Upstream,
+    question: Question,
+    attention: float,
+    features: Sequence[BankFeature] = (),
+    tau: float | None = None,
+) -> Who:
+    """Search both sides of the cell for the smallest cause, and name who wrote it."""
+    head, d, s = question.head, question.query, question.key
+    rules = Rules(tau=tau)
+    threshold = rules.threshold(int(up.visible(head.layer)[d].sum()))
+    if attention <= threshold and tau is None:
+        # A weak attention is a firing too if somebody asks about it: explain half of it.
+        threshold = attention / 2
+        rules = Rules(tau=threshold)
+    found = LayerSearch(up.stream.model, head.layer, rules, up.dtype).run(up, [question.firing])[0]
+    writers = [
+        writer for side, signals in found.items() for writer in _writers(signals, d if side == "query" else s)
+    ]
+    stream = up.stream
+    shares = {
+        side: stream.shares(head, side, d if side == "query" else s, up.prompt) for side in ("query", "key")
+    }
+    written = ()
+    if features:
+        split = query_split({f.name: f.query for f in features}, "shapley")
+        q, k = shares["query"].whole.double(), shares["key"].whole.double()
+        scale = float(up.scale[head.layer])
+        written = []
+        for feature, matrix in zip(features, split.to(q), strict=True):
+            logit = scale * float(k @ matrix @ q)
+            through = {"query": matrix.mT @ k, "key": matrix @ q}
+            listed = [
+                FeatureWriter(component, side, d if side == "query" else s, float(value))
+                for side, parts in shares.items()
+                for component, value in zip(
+                    parts.components, (scale * parts.vectors.double() @ through[side]).tolist(), strict=True
+                )
+            ]
+            off = max(abs(sum(w.logit for w in listed if w.side == side) - logit) for side in shares)
+            ordered = tuple(sorted(listed, key=lambda writer: -abs(writer.logit)))
+            written.append(FeatureWriters(feature.name, logit, ordered, off))
+        written = tuple(written)
+    error = max(parts.error for parts in shares.values())
+    return Who(threshold, tuple(writers), found, written, error)
+
+
+def _writers(signals: SideSignals, position: int) -> list[Writer]:
+    total = signals.attention - signals.after
+    by_component: dict[Component, tuple[list[int], float]] = {}
+    for component, channel, drop in zip(signals.components, signals.channels, signals.drops, strict=True):
+        channels, before = by_component.get(component, ([], 0.0))
+        by_component[component] = ([*channels, channel], before + drop)
+    made = [
+        Writer(component, signals.side, position, tuple(channels), drop, drop / total if total else 0.0)
+        for component, (channels, drop) in by_component.items()
+    ]
+    return sorted(made, key=lambda writer: -writer.drop)
+
+
+def members(signals: SideSignals) -> list[tuple[Component, int]]:
+    """The signals of a side as (component, channel)."""
+    return list(zip(signals.components, signals.channels, strict=True))
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation.
+
+    >>> mean_and_spread([1.0, 3.0])
+    (2.0, 1.0)
+    """
+    numbers = torch.tensor(values, dtype=torch.float64)
+    return float(numbers.mean()), float(numbers.std(correction=0))

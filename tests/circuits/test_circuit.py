@@ -1,0 +1,199 @@
+"""The circuit type: files that are stable and refuse what is not theirs, smaller circuits, exports, the page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import networkx
+import pytest
+import torch
+
+import headwise
+from headwise.circuits.circuit import Circuit, Edge, Node
+from headwise.errors import HeadwiseError
+from headwise.show.circuit_page import circuit_page
+from tiny import tiny
+from tiny_circuits import largest_circuit
+
+
+@pytest.fixture(scope="module")
+def model() -> headwise.Model:
+    return tiny("llama-biased", torch.float64)
+
+
+@pytest.fixture(scope="module")
+def circuit(model: headwise.Model) -> Circuit:
+    return largest_circuit(model, vectors=True)
+
+
+def test_files_are_byte_stable_and_complete(circuit: Circuit, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    circuit.save(first)
+    loaded = Circuit.load(first)
+    loaded.save(second)
+    assert first.read_bytes() == second.read_bytes()
+    assert set(loaded.nodes) == set(circuit.nodes)
+    assert {e.id: (e, e.signal) for e in loaded.edges} == {e.id: (e, e.signal) for e in circuit.edges}
+    assert replace(loaded, nodes=(), edges=()) == replace(circuit, nodes=(), edges=())
+
+
+def test_the_json_has_the_documented_shape(circuit: Circuit) -> None:
+    data = circuit.to_dict()
+    assert data["schema"] == 1
+    assert set(data["model"]) == {"name", "weight_hash"}
+    kinds = {"head", "mlp", "embedding", "bias", "offset", "answer"}
+    ids = set()
+    for node in data["nodes"]:
+        assert set(node) == {"id", "kind", "layer", "head", "query", "key", "attention"}
+        assert node["kind"] in kinds
+        assert isinstance(node["query"], int) and isinstance(node["key"], int)
+        if node["kind"] != "head":
+            assert node["query"] == node["key"]
+        ids.add(node["id"])
+    assert len(ids) == len(data["nodes"])
+    for edge in data["edges"]:
+        assert edge["side"] in ("query", "key")
+        assert {edge["source"], edge["target"]} <= ids
+        assert all(isinstance(channel, int) for channel in edge["channels"])
+
+
+def test_edge_signals_sum_to_what_the_counterfactual_removes(model: headwise.Model, circuit: Circuit) -> None:
+    target = next(c.target for c in circuit.counterfactuals if c.side == "query")
+    node = circuit.node(target)
+    edges = circuit.into(target, "query")
+    total = torch.tensor([e.signal for e in edges], dtype=torch.float64).sum(0)
+    edit = headwise.AddVectors(
+        head=headwise.Head(node.layer, node.head or 0), side="query", positions=node.query, value=-total
+    )
+    got = model.edit(
+        [list(circuit.token_ids)], [edit], heads=[edit.head], queries=[node.query], keys=[node.key]
+    )
+    predicted = next(c.predicted for c in circuit.counterfactuals if (c.target, c.side) == (target, "query"))
+    assert got.pattern is not None
+    assert float(got.pattern) == pytest.approx(predicted, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(schema=2), "has schema 2, this headwise reads up to 1: upgrade"),
+        (lambda d: d.update(schema=None), "has schema None"),
+        (lambda d: d.pop("kind"), "is not a circuit"),
+        (lambda d: d.pop("nodes"), "is damaged"),
+        (lambda d: d["edges"][0].update(source="L9H9@0<-0"), "is damaged"),
+    ],
+)
+def test_files_that_are_not_ours_are_refused_in_one_line(
+    circuit: Circuit, tmp_path: Path, change, message: str
+) -> None:
+    data = circuit.to_dict()
+    change(data)
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(HeadwiseError, match=message) as error:
+        Circuit.load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_circuit_of_other_weights_is_refused(
+    circuit: Circuit, model: headwise.Model, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.json"
+    circuit.save(path)
+    assert Circuit.load(path, model).nodes
+    other = tiny("llama-biased", torch.float64, seed=5)
+    with pytest.raises(HeadwiseError, match="is a circuit of 'tiny-llama-biased'"):
+        Circuit.load(path, other)
+    with pytest.raises(HeadwiseError, match="other weights"):
+        headwise.intervene(other, circuit, [])
+    with pytest.raises(HeadwiseError, match="cannot read"):
+        Circuit.load(tmp_path / "absent.json")
+    (tmp_path / "text.json").write_text("no json")
+    with pytest.raises(HeadwiseError, match="is not JSON"):
+        Circuit.load(tmp_path / "text.json")
+
+
+def test_smaller_circuits(circuit: Circuit) -> None:
+    heaviest = sorted((e.weight for e in circuit.edges if e.channels), reverse=True)[5]
+    heavy = circuit.filter(min_weight=heaviest)
+    assert 0 < len(heavy.edges) < len(circuit.edges)
+    assert all(e.weight >= heaviest for e in heavy.edges if e.channels)
+    only_key = circuit.filter(sides=("key",))
+    assert {e.side for e in only_key.edges if e.channels} <= {"key"}
+    no_sink = circuit.prune_tokens([0])
+    assert all(n.key != 0 for n in no_sink.heads)
+    assert any(n.key == 0 for n in circuit.heads)
+    # whatever is left still leads to the answer
+    graph = no_sink.to_networkx()
+    (answer,) = [n.id for n in no_sink.nodes if n.kind == "answer"]
+    assert set(graph) == networkx.ancestors(graph, answer) | {answer}
+    start = next(e.source for e in circuit.edges if e.channels)
+    between = circuit.between(start, answer)
+    whole = circuit.to_networkx()
+    expected = (networkx.descendants(whole, start) | {start}) & (networkx.ancestors(whole, answer) | {answer})
+    assert {n.id for n in between.nodes} == expected
+    with pytest.raises(HeadwiseError, match="'L3H0@99<-0' is not a node"):
+        circuit.between("L3H0@99<-0", answer)
+
+
+def test_exports(circuit: Circuit, tmp_path: Path) -> None:
+    graph = circuit.to_networkx()
+    assert graph.number_of_edges() == len(circuit.edges)
+    path = tmp_path / "c.graphml"
+    replace(circuit, tokens=("\x00", *circuit.tokens[1:])).to_graphml(path)
+    again = networkx.read_graphml(path)
+    assert set(again) == set(graph)
+    edge = next(e for e in circuit.edges if len(e.channels) > 0)
+    data = again.get_edge_data(edge.source, edge.target)
+    found = [d for d in data.values() if d["side"] == edge.side] if again.is_multigraph() else [data]
+    assert found[0]["channels"] == " ".join(map(str, edge.channels))
+    exported = json.loads(json.dumps(circuit.to_attribution_graph()))
+    assert {"metadata", "qParams", "nodes", "links", "qk_tracing_results"} <= set(exported)
+    ids = {n["node_id"] for n in exported["nodes"]}
+    assert all({link["source"], link["target"]} <= ids for link in exported["links"])
+    for target, result in exported["qk_tracing_results"].items():
+        listed = {e["node_id"] for side in ("query", "key") for e in result[side]}
+        assert listed == {e.source for e in circuit.into(target)}
+
+
+def test_the_page_holds_hostile_prompts_safely() -> None:
+    evil = "</script><script>alert(1)</script>"
+    circuit = Circuit(
+        (Node("embedding", -1, None, 0, 0), Node("answer", 2, None, 0, 0)),
+        (Edge("embedding@0", "answer@0", "query", 1.0),),
+        tokens=(evil,), prompt=evil, answer=evil,
+    )  # fmt: skip
+    page = circuit_page(circuit)
+    assert evil not in page
+    assert page.count("</script>") == 2
+    assert "{{" not in page
+    for outside in ("http://", "https://"):
+        assert outside not in page.replace("http://www.w3.org/2000/svg", "")
+    assert evil not in circuit._repr_html_()
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
+@pytest.mark.parametrize("many", [False, True])
+def test_a_browser_draws_every_edge(circuit: Circuit, tmp_path: Path, many: bool) -> None:
+    if many:  # 300 edges and a hostile token
+        nodes = [Node("head", layer, head, 3, 1, 0.5) for layer in range(10) for head in range(6)]
+        nodes.append(Node("answer", 10, None, 3, 3))
+        links = [Edge(a.id, b.id, "key", 0.1, (1, 2)) for a in nodes for b in nodes if a.layer < b.layer]
+        tokens = ("<img src=x onerror=document.title='broken'>", "b", "c", "d")
+        circuit = Circuit(tuple(nodes), tuple(links[:300]), tokens=tokens, prompt="x", answer="d")
+    page = tmp_path / "circuit.html"
+    page.write_text(circuit_page(circuit), encoding="utf-8")
+    done = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+         "--enable-logging=stderr", "--dump-dom", page.as_uri()],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "Uncaught" not in done.stderr
+    assert done.stdout.count('<path class="edge') == len(circuit.edges)
+    assert done.stdout.count('<tr class="pick">') == len(circuit.edges)
+    assert "<title>broken" not in done.stdout
+    assert "<img" not in done.stdout.split("<script")[0]

@@ -1,0 +1,98 @@
+"""Interventions: local edits touch one read, global edits the stream, controls are comparable, ablations exact."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from headwise.circuits.faithfulness import _random_like, faithfulness
+from headwise.circuits.interventions import choose_edges, intervene
+from headwise.errors import HeadwiseError
+from headwise.model.stream_edits import AddToStream, run_edited
+from headwise.types import Head
+from tiny import prompts_of, tiny
+from tiny_circuits import largest_circuit
+
+
+def test_removing_all_signals_of_a_side_is_the_traced_counterfactual(variant: str) -> None:
+    model = tiny(variant)
+    circuit = largest_circuit(model)
+    c = max(circuit.counterfactuals, key=lambda one: one.attention - one.predicted)
+    edges = circuit.into(c.target, c.side)  # pyright: ignore[reportArgumentType]
+    (effect,) = intervene(model, circuit, [edges], draws=2)
+    assert effect.clean.attention[0] == pytest.approx(c.attention, abs=1e-5)
+    assert effect.edited.attention[0] == pytest.approx(c.predicted, abs=1e-5)
+    assert len(effect.controls) == 2
+    (boosted,) = intervene(model, circuit, [edges], action="boost", draws=1)
+    assert boosted.edited.attention[0] > effect.edited.attention[0]
+
+
+def test_a_global_edit_removes_the_signal_from_the_stream(variant: str) -> None:
+    """With the norm's scalar as it was, the head that reads the edited stream sees the traced counterfactual.
+
+    Norms react to the edit, so the attention differs from the local one by little where the edit is small.
+    """
+    model = tiny(variant, torch.float64)
+    circuit = largest_circuit(model)
+    edge = max((e for e in circuit.edges if e.channels), key=lambda e: e.weight)
+    effects = [intervene(model, circuit, [[edge]], scope=scope, draws=1)[0] for scope in ("local", "global")]
+    assert effects[0].clean.attention == pytest.approx(effects[1].clean.attention, abs=1e-9)
+    assert effects[0].edited.norm_ratio == pytest.approx(effects[1].edited.norm_ratio, abs=1e-12)
+    assert effects[1].edited.cosine < 1
+    # both push the attention the same way
+    assert effects[0].attention_change * effects[1].attention_change > 0
+
+
+def test_edits_of_the_stream_are_seen_by_everything_above(variant: str) -> None:
+    model = tiny(variant, torch.float64)
+    prompt = prompts_of(7)[0]
+    stream = model.split([prompt])
+    target = prompts_of(7, seed=9)[0]
+    other = model.split([target])
+    # replacing the whole stream before layer 2 by another prompt's makes the rest of the pass that prompt's
+    delta = (other.before(2) - stream.before(2))[0]
+    add = AddToStream(layer=2, prompt=0, positions=range(7), value=delta)
+    cell = (Head(3, 1), 6, 2)
+    run = run_edited(model, prompt, 2, adds=[add], cells=[cell])
+    expected = model.capture([target, prompt], heads=["L3H1"], want=("pattern",), logits="last")
+    assert expected.logits is not None and expected.pattern is not None
+    assert (run.logits - expected.logits[:, 0]).abs().max() < 1e-8
+    assert (run.cells[:, 0] - expected.pattern[:, 0, 6, 2]).abs().max() < 1e-9
+
+
+def test_ablating_nothing_changes_nothing_and_ablating_all_equals_uniform_values(variant: str) -> None:
+    model = tiny(variant, torch.float64)
+    circuit = largest_circuit(model)
+    got = faithfulness(model, circuit, draws=3)
+    logits = model.capture([list(circuit.token_ids)], heads=[], want=(), logits="last").logits
+    assert logits is not None
+    clean = float(logits[0, 0, circuit.answer_id] - logits[0, 0, circuit.wrong_id])
+    assert got.clean == pytest.approx(clean, abs=1e-9)
+    assert got.firings == len([n for n in circuit.heads if n.key <= n.query])
+    assert len({got.none, got.outside_ablated, got.inside_ablated, got.clean}) == 4
+    assert len(got.random_inside_ablated) == 3
+
+
+def test_random_circuits_have_the_same_size_in_each_layer_and_row() -> None:
+    inside = torch.zeros(3, 4, 6, 6, dtype=torch.bool)
+    inside[1, 2, 5, 3] = inside[1, 0, 5, 1] = inside[2, 3, 2, 2] = True
+    drawn = _random_like(inside, torch.Generator().manual_seed(0))
+    assert torch.equal(drawn.sum((1, 3)), inside.sum((1, 3)))
+    assert not bool(drawn.triu(1).any())
+
+
+def test_edges_are_chosen_by_name_and_bad_names_are_one_line() -> None:
+    circuit = largest_circuit(tiny("llama"))
+    edge = next(e for e in circuit.edges if e.channels)
+    assert edge in choose_edges(circuit, [f"{edge.source} -> {edge.target}"])
+    assert choose_edges(circuit, [edge.id]) == [edge]
+    assert set(choose_edges(circuit, [edge.target])) == {e for e in circuit.edges if e.target == edge.target}
+    weights = [e.weight for e in choose_edges(circuit, top=4)]
+    assert weights == sorted((e.weight for e in circuit.edges if e.channels), reverse=True)[:4]
+    for bad in (["nobody -> nothing"], ["L1H1"]):
+        with pytest.raises(HeadwiseError, match="is not an edge of this circuit"):
+            choose_edges(circuit, bad)
+    with pytest.raises(HeadwiseError, match="top 0 names no edges"):
+        choose_edges(circuit, top=0)
+    with pytest.raises(HeadwiseError, match="scope 'far' is not a scope"):
+        intervene(tiny("llama"), circuit, [[edge]], scope="far")  # pyright: ignore[reportArgumentType]

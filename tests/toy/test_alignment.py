@@ -1,0 +1,113 @@
+"""Alignment: the batched loss is the written-out one, variants are independent, one pair aligns, closed
+form holds.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from headwise.errors import HeadwiseError
+from headwise.toy import alignment as world
+from headwise.toy.alignment import AlignmentSetup, case, pair_cosines, sweep, train_alignment
+from headwise.toy.alignment_study import closed_form_vectors, study_variant, summarise
+from headwise.toy.runs import RunFolder
+
+
+def test_loss_is_the_definition():
+    setup = AlignmentSetup(features=6, dims=4, head=3, sources=5)
+    packed = world._pack([setup])
+    weights = world._init([setup], packed)
+    f = world.draw(packed, [0], 32, 1)
+    recon, attention = world.losses(weights, packed, f)
+    w, omega = weights["w"][0], weights["w_q"][0].mT @ weights["w_k"][0]
+    total_r = total_a = 0.0
+    for b in range(32):
+        r, s = w @ f[0, b, 0], f[0, b, 1:] @ w.mT
+        rebuilt = torch.relu(w.mT @ r + weights["bias"][0])
+        total_r += (rebuilt - f[0, b, 0]).square().sum().item() / 32
+        target = torch.stack([10.0 * f[0, b, 0, 0] * x[1] for x in f[0, b, 1:]]).softmax(-1)
+        found = (s @ (omega.mT @ r)).softmax(-1)
+        total_a += (target * (target / found).log()).sum().item() / 32
+    assert recon.item() == pytest.approx(total_r, rel=1e-4)
+    assert attention.item() == pytest.approx(total_a, rel=1e-3, abs=1e-6)
+
+
+def test_features_have_the_stated_strengths():
+    packed = world._pack([AlignmentSetup(probability=0.25), AlignmentSetup(probability=0.5)])
+    f = world.draw(packed, [0, 0], 2000, 1)
+    assert (f > 0).float().mean((1, 2, 3)).tolist() == pytest.approx([0.25, 0.5], abs=0.01)
+    assert f[f > 0].mean().item() == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_variant_in_a_sweep_is_the_variant_alone():
+    setups = [replace(s, dims=6, head=min(s.head, 6)) for s in sweep("context", 1)[:3]]
+    together = train_alignment(setups, steps=40, batch=64)
+    # Padding of the sources belongs to the draw, so the widest variant is the one to compare.
+    alone = train_alignment(setups[-1:], steps=40, batch=64)
+    for name in alone.weights:
+        torch.testing.assert_close(together.weights[name][-1], alone.weights[name][0], atol=1e-4, rtol=0)
+
+
+def test_one_pair_aligns_and_nothing_does_without_a_head():
+    run = train_alignment(case("pair", 2), steps=600, batch=128, lr=3e-3)
+    records = [study_variant(run, v) for v in range(2)]
+    summary = summarise(records, 600)
+    assert summary["smallest_cosine"] > 0.98
+    assert summary["second_to_first_singular_value"] < 0.1
+    assert summary["others_inside"] < summary["others_inside_by_chance"]
+    assert summary["closed_form_cosine"] > 0.95
+    assert pair_cosines(run, 0)[0]["channel"] == 0
+    bare = train_alignment(case("none", 2), steps=200, batch=128, lr=2e-3)
+    assert (
+        summarise([study_variant(bare, v) for v in range(2)], 200)["mean_largest_cosine_any_feature"] < 0.95
+    )
+
+
+def test_closed_form_is_the_least_squares_head():
+    """Independent centred features under a known, anisotropic covariance: the best bilinear reader is
+    Σ⁻¹ww'ᵀΣ⁻¹.
+    """
+    g = torch.Generator().manual_seed(0)
+    w = torch.randn(4, 7, generator=g, dtype=torch.float64)
+    spread = torch.rand(7, generator=g, dtype=torch.float64) + 0.5
+    n = 60_000
+    f, h = (torch.randn(n, 7, generator=g, dtype=torch.float64) * spread for _ in range(2))
+    x, y = f @ w.T, h @ w.T
+    design = torch.einsum("ni,nj->nij", x, y).reshape(n, 16)
+    omega = torch.linalg.lstsq(design, (f[:, 0] * h[:, 1])[:, None]).solution.reshape(4, 4)
+    left, sigma, right = torch.linalg.svd(omega)
+    u, v = closed_form_vectors(w, 0, 1, w @ torch.diag(spread**2) @ w.T)
+    assert (u @ left[:, 0]).abs() > 0.999
+    assert (v @ right[0]).abs() > 0.999
+    assert sigma[1] < 0.1 * sigma[0]
+
+
+def test_a_killed_run_continues_to_the_same_end(tmp_path):
+    setups = case("pair", 2)
+    short = partial(train_alignment, setups, steps=60, batch=32, check_every=2)
+    whole = short()
+    folder = RunFolder(tmp_path, "toy alignment", world.config(setups, 60))
+    short(folder=folder, stop_after=47)
+    resumed = short(folder=folder)
+    for name, value in whole.weights.items():
+        assert torch.equal(resumed.weights[name], value)
+    assert resumed.history == whole.history
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: case("triple"), "case 'triple'"),
+        (lambda: case("pair", 0), "0 seeds"),
+        (lambda: sweep("colour"), "sweep 'colour'"),
+        (lambda: AlignmentSetup(probability=0), "probability 0"),
+        (lambda: AlignmentSetup(head=11), "head of 11"),
+        (lambda: AlignmentSetup(targets=((0, 20, 1.0),)), r"pair \(0, 20\)"),
+        (lambda: train_alignment(case("pair", 1), steps=0), "0 steps"),
+    ],
+)
+def test_bad_input_is_one_line(call, message):
+    with pytest.raises(HeadwiseError, match=message):
+        call()

@@ -1,0 +1,84 @@
+"""The commands: JSON that parses, run folders that continue, one line for what is wrong."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from headwise.cli.toy import app
+from headwise.errors import HeadwiseError
+from headwise.show import toy_payload as draw
+from headwise.show.report import figure_table
+from headwise.toy.small_lm import DATA
+
+QUICK = ["payload", "--d-head", "4", "--r1", "1", "--r2", "2", "--steps", "40", "--samples", "600"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def test_payload(tmp_path):
+    out = tmp_path / "run"
+    first = run(*QUICK, "--out", str(out), "--json")
+    document = json.loads(first.stdout)
+    (cell,) = document["cells"]
+    wanted = "d_head latents r1 r2 accuracy ceiling rank99 rank_null principal_cosine"
+    wanted += " closed_form_error swap g_energy"
+    assert set(wanted.split()) <= set(cell)
+    assert {"none", "z1", "z2", "both", "random_z1", "random_both"} <= set(cell["swap"])
+    tables = (out / "cells.json").read_bytes()
+    assert "Payload retrieval" in (out / "report.html").read_text()
+    again = json.loads(run(*QUICK, "--out", str(out), "--json").stdout)
+    assert again["cells"] == document["cells"]
+    assert (out / "cells.json").read_bytes() == tables
+    assert "1,2" in run(*QUICK).stdout
+    # Figures hold the numbers they claim to show.
+    assert cell["swap"]["both"]["target"] in [row[2] for row in figure_table(draw.interventions([cell])).rows]
+    grid = draw.rank_grid([cell])
+    texts = [t for trace in grid.to_dict()["data"] for t in (trace.get("text") or [])]
+    assert [str(r) for r in cell["rank99"]] == texts[:2]
+
+
+def test_alignment(tmp_path):
+    out = tmp_path / "run"
+    quick = ["alignment", "--seeds", "2", "--steps", "30", "--out", str(out), "--json"]
+    document = json.loads(run(*quick).stdout)
+    assert len(document["variants"]) == 2
+    assert json.loads(run(*quick).stdout)["variants"] == document["variants"]
+    assert "singular vectors" in (out / "report.html").read_text()
+    swept = json.loads(run("alignment", "--sweep", "head", "--seeds", "1", "--steps", "5", "--json").stdout)
+    assert [v["head"] for v in swept["variants"]] == [1, 2, 5, 10]
+    many = tmp_path / "many"
+    run("alignment", "--case", "pairs", "--seeds", "1", "--steps", "2", "--out", str(many))
+    assert (many / "report.html").exists()
+
+
+def test_training_measures_given_checkpoints(tmp_path):
+    out = tmp_path / "run"
+    given = ["--checkpoints", str(DATA), "--checkpoints", str(DATA)]
+    document = json.loads(run("training", *given, "--prompts", "8", "--out", str(out), "--json").stdout)
+    assert len(document["checkpoints"]) == 2
+    assert document["heads"]
+    assert (out / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["payload", "--r1", "0"], "rank 0"),
+        (["payload", "--r2", "65"], "rank 65"),
+        (["payload", "--preset", "mine"], "preset 'mine'"),
+        (["payload", "--latents", "x"], "latents 'x'"),
+        (["payload", "--schedule", "slow"], "schedule 'slow'"),
+        (["payload", "--ranks", "2,b"], "'2,b' is not a list of ranks"),
+        (["payload", "--out", "/dev/null/run"], "cannot be written"),
+        (["alignment", "--case", "x"], "case 'x'"),
+        (["alignment", "--out", "/dev/null/run"], "cannot be written"),
+        (["training", "--steps", "0"], "0 steps"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, message):
+    with pytest.raises(HeadwiseError, match=message) as caught:
+        run(*arguments)
+    assert "\n" not in str(caught.value)
