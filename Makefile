@@ -38,7 +38,6 @@ $(READY): requirements.lock pyproject.toml
 	@echo "set-up done: $(BIN)/headwise --help"
 
 demo: setup
-	@$(BIN)/headwise doctor
 	@$(BIN)/headwise explain "$(PROMPT)" --answer " Mary" --wrong " John" --html out/explanation.html
 
 test: setup

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from headwise.channels import channel_logits
 from headwise.errors import HeadwiseError
 from headwise.model.load import load
 from headwise.toy.language import NAMES, sentences, tokenizer, training_batch, vocabulary
@@ -64,8 +65,7 @@ def test_channels_of_the_model_sum_to_its_scores(shipped):
         part = slice(layer * shipped.n_heads, (layer + 1) * shipped.n_heads)
         c = head_channels(shipped, layer)
         q, k = captured.q[0, part].double(), captured.k[0, part].double()
-        split = c.query_coordinates(q)[:, 0, None] * c.key_coordinates(k)
-        scores = float(captured.scale[0]) * split.sum(-1)
+        scores = channel_logits(c, q[:, 0], k, scale=float(captured.scale[0])).sum(-1)
         torch.testing.assert_close(scores, captured.scores[0, part, 0].double(), atol=1e-4, rtol=1e-4)
 
 

@@ -69,9 +69,10 @@ def fit_contrast(
     delta = covariance.delta_c_
     features = []
     for place, (head, report) in enumerate(zip(heads, reports, strict=True)):
-        # The published rule hides weak directions that are real: the subspace has room for those too.
+        # The published rule hides weak directions that are real: the subspace has room for those too, up to
+        # the number of query values that the design holds.
         wanted = max(report.rank_energy, report.rank_null, report.rank_interaction or 0, 1)
-        found = feature(delta[place], min(wanted, max_rank), contrast.name)
+        found = feature(delta[place], min(wanted, report.bound, max_rank), contrast.name)
         features.append(
             BankFeature(
                 contrast.name, head, found.query, found.key, found.sigma, report.rank_energy, report.rank_null

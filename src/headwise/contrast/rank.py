@@ -233,7 +233,7 @@ def rank_reports(
 
     rank = energy_rank(sigma, energy)
     halves = _split_half(covariance, unit, units, splits, rank, generator)
-    salience, interaction = (x.reshape(heads, -1).square().sum(-1) for x in salience_split(covariance))
+    salient, matched = (x.reshape(heads, -1).square().sum(-1) for x in salience_split(covariance))
     stable = stable_rank(sigma)
     reports = []
     for h in range(heads):
@@ -256,8 +256,8 @@ def rank_reports(
                 split_half_key=halves[h][1],
                 bound=bound,
                 saturated=max(int(rank[h]), int(ranks[h])) >= bound,
-                salience_energy=float(salience[h]),
-                interaction_energy=float(interaction[h]),
+                salience_energy=float(salient[h]),
+                interaction_energy=float(matched[h]),
                 n_prompts=n,
                 rank_interaction=matching[h],
             )

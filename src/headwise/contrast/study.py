@@ -51,7 +51,7 @@ GALLERY = 240
 class Progress(Protocol):
     """Told which stage is under way, how many of its prompts are done, and how many there are."""
 
-    def __call__(self, stage: str, done: int, total: int) -> None: ...
+    def __call__(self, stage: str, done: int, total: int, /) -> None: ...
 
 
 def contrast(

@@ -89,9 +89,7 @@ def swap_bars(run: ContrastRun, head: str) -> go.Figure:
         )
     figure.update_xaxes(tickmode="array", tickvals=list(range(len(labels))), ticktext=labels, type="linear")
     # Bars on a linear axis, so that the random draws can stand beside each other inside a group.
-    for trace in figure.data:
-        if trace.type == "bar":
-            trace.x = list(range(len(labels)))
+    figure.update_traces(x=list(range(len(labels))), selector={"type": "bar"})
     return styled(
         figure,
         height=440,

@@ -32,6 +32,11 @@ def points(run: ContrastRun, head: str, group: str) -> tuple[Tensor, list[str], 
     return q, list(labels), torch.cat(found) if found else k.reshape(-1, k.shape[-1])[:0], names
 
 
+def _colour(run: ContrastRun, name: str) -> str:
+    """The group that a feature's picture is coloured by."""
+    return str(run.labels["colours"].get(name, "set"))
+
+
 def _scatter(
     xy: np.ndarray, labels: list[str], order: list[str], symbol: str, name: str, legend: bool
 ) -> list[Any]:
@@ -79,7 +84,7 @@ def subspace_pca(run: ContrastRun, head: str, name: str | None, *, group: str | 
 
     With ``name`` None the vectors are not projected (Figure 17). Left PC 1 and 2, right PC 2 and 3.
     """
-    group = group or run.labels["colours"].get(name or next(iter(run.labels["colours"])), "set")
+    group = group or _colour(run, name or next(iter(run.labels["colours"])))
     q, q_labels, k, k_labels = points(run, head, group)
     if name is not None:
         item = run.bank.get(head, name)
@@ -148,7 +153,7 @@ def subspace_umap(
         import umap
     except ImportError:
         raise HeadwiseError("UMAP is not installed: pip install 'headwise[umap]'") from None
-    group = group or run.labels["colours"].get(name, "set")
+    group = group or _colour(run, name)
     q, q_labels, k, k_labels = points(run, head, group)
     item = run.bank.get(head, name)
     both = torch.cat([item.key.project(k), item.query.project(q)]).float().numpy()
@@ -177,7 +182,7 @@ def subspace_umap(
 
 def keys_pca(run: ContrastRun, head: str, name: str, *, group: str | None = None) -> go.Figure:
     """Keys alone inside a feature's subspace, first two components, each group's mean named (Figure 6b)."""
-    group = group or run.labels["colours"].get(name, "set")
+    group = group or _colour(run, name)
     _, _, k, k_labels = points(run, head, group)
     values, share = _components(run.bank.get(head, name).key.project(k))
     order = _order(k_labels, 24)

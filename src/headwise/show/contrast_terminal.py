@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> Table:
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i < 2 else "right", no_wrap=True)
     for row in rows:
         table.add_row(*map(Text, row))
-    return table
+    # A table's own title would be folded to the table's width.
+    return Group(Text(title, style="italic"), table) if title else table
 
 
 def heads_table(records: Sequence[Record], rule: str) -> RenderableType:

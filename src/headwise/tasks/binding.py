@@ -53,7 +53,8 @@ class _Writer:
     """Turns scenes into examples for one tokenizer and format."""
 
     def __init__(self, tokenizer: Any, format: Format, labels: Sequence[str]) -> None:
-        self.tokenizer, self.format = tokenizer, format
+        self.tokenizer = tokenizer
+        self.format: Format = format
         self.tokens_of = {b: tokenizer(f" {b}", add_special_tokens=False).input_ids[-1] for b in labels}
 
     def tokens(

@@ -34,7 +34,7 @@ def sentence(
 def _lead(answer: Answer, proof: Proof) -> str:
     assert proof.main is not None
     before, after = proof.before.lead, proof.main.observed.lead
-    what = f"{answer.text!r}'s lead over {answer.wrong_text!r}"
+    what = f"the lead of {answer.text!r} over {answer.wrong_text!r}"
     if abs(after - before) < 0.05:
         return f"and {what} stays at {after:.1f}"
     return f"and {what} {'falls' if after < before else 'rises'} from {before:.1f} to {after:.1f}"
