@@ -1,0 +1,144 @@
+"""The documentation holds: links lead somewhere, commands exist with their options, examples print what they say."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from headwise.cli.main import VERBS
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN = [ROOT / "README.md", ROOT / "docs" / "quickstart.md"]
+
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`(headwise [^`\n]+|make [a-z]+)`")
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?")
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def _without_blocks(text: str) -> str:
+    return _BLOCK.sub("", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_relative_links_lead_to_files(page: Path) -> None:
+    for target in _LINK.findall(_without_blocks(page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", target) or target.startswith("#"):
+            continue
+        path = page.parent / target.partition("#")[0]
+        assert path.exists(), f"{target!r} does not exist"
+
+
+def _commands(text: str) -> Iterator[str]:
+    for kind, block in _BLOCK.findall(text):
+        if kind in ("bash", "console", "sh"):
+            yield from block.replace("\\\n", " ").splitlines()
+    yield from _INLINE.findall(_without_blocks(text))
+
+
+def _options(command: Any) -> set[str]:
+    known = {"-h", "--help"}
+    for parameter in command.params:
+        known |= {*parameter.opts, *parameter.secondary_opts}
+    return known
+
+
+def _check_headwise(words: list[str]) -> None:
+    verb, *rest = words
+    if verb in ("--help", "--version", "VERB", "COMMAND"):
+        return
+    assert verb in VERBS, f"there is no verb {verb!r}"
+    command: Any = typer.main.get_command(import_module(VERBS[verb][0]).app)
+    known = _options(command)
+    under = getattr(command, "commands", {})
+    if rest and not rest[0].startswith("-") and under:
+        assert rest[0] in under, f"headwise {verb} has no command {rest[0]!r}"
+        known |= _options(under[rest[0]])
+    for word in rest:
+        if word.startswith("-") and not _NUMBER.fullmatch(word):
+            assert word.partition("=")[0] in known, f"headwise {verb} has no option {word!r}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_quoted_commands_exist_with_their_options(page: Path) -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for line in _commands(page.read_text(encoding="utf-8")):
+        words = shlex.split(line.replace("…", ""), comments=True)
+        if words[:1] == ["headwise"] and len(words) > 1:
+            _check_headwise(words[1:])
+        elif words[:1] == ["make"]:
+            assert set(words[1:]) <= set(targets), f"the Makefile has no target of {line!r}"
+
+
+def _same(said: str, printed: str) -> bool:
+    """Equal text, numbers up to what may differ between machines."""
+    if _NUMBER.sub("#", said) != _NUMBER.sub("#", printed):
+        return False
+    pairs = zip(map(float, _NUMBER.findall(said)), map(float, _NUMBER.findall(printed)), strict=True)
+    return all(math.isclose(a, b, rel_tol=0.02, abs_tol=2e-3) for a, b in pairs)
+
+
+def test_numbers_are_compared_with_a_tolerance() -> None:
+    assert _same("L22H4 gives 0.677, error 2.4e-07", "L22H4 gives 0.678, error 1.9e-07")
+    assert not _same("L22H4 gives 0.677", "L22H4 gives 0.777")
+    assert not _same("L22H4 gives 0.677", "L22H4 got 0.677")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("page", RUN, ids=_name)
+def test_python_examples_run_and_print_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ```python blocks of a page in one process; a ```text block right after one is what it prints."""
+    monkeypatch.chdir(tmp_path)
+    text = page.read_text(encoding="utf-8")
+    blocks = list(_BLOCK.finditer(text))
+    space: dict[str, Any] = {}
+    ran = 0
+    for i, block in enumerate(blocks):
+        if block[1] != "python":
+            continue
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(block[2], f"{page.name}, example {ran + 1}", "exec"), space)
+        ran += 1
+        after = blocks[i + 1] if i + 1 < len(blocks) else None
+        if after is not None and after[1] == "text" and not text[block.end() : after.start()].strip():
+            assert _same(after[2].strip(), out.getvalue().strip()), f"example {ran} prints:\n{out.getvalue()}"
+    assert ran
+
+
+@pytest.mark.real
+def test_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    path = ROOT / "docs" / "notebooks" / "explain.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    said = [_printed(cell) for cell in notebook.cells]
+    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    for cell, before in zip(notebook.cells, said, strict=True):
+        assert _same(before, _printed(cell)), cell.source
+    assert path.stat().st_size < 100_000
+
+
+def _printed(cell: Any) -> str:
+    """What a cell writes to its standard output."""
+    outputs = cell.get("outputs", [])
+    return "".join(o["text"] for o in outputs if o["output_type"] == "stream" and o["name"] == "stdout")
