@@ -74,6 +74,7 @@ def explain(
             progress=progress.stage,
         )
     if page is not None:
+        page.parent.mkdir(parents=True, exist_ok=True)
         why.save_html(page)
     if as_json:
         print(json.dumps(why.to_json(), indent=2, ensure_ascii=False))
