@@ -27,24 +27,28 @@ CHROMIUM = os.environ.get("HEADWISE_CHROMIUM") or shutil.which("chromium") or sh
 browsed = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium found: install it, or set HEADWISE_CHROMIUM to a browser"
 )
-SWITCHES = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+SWITCHES = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 ODD = [
-    
     "<script>alert(1)</script>",
     "\n",
     " 🎉",
     "👩‍👩‍👧",
-   
     " שלום",
     " مرحبا",
     "\u202e",
     "</",
-   
     "&amp;",
     "\t",
     " ",
     "{{data}}",
-,
 ]
 
 
@@ -330,3 +334,24 @@ def test_figure_holds_the_three_parts(featured: Explanation) -> None:
     traces = featured.figure().to_dict()["data"]
     assert len(traces) >= 4
     assert {trace["type"] for trace in traces} == {"bar", "scatter"}
+
+
+@browsed
+def test_nothing_found_is_said(show: Opener, why: Explanation) -> None:
+    """No cause on either side: the page says that there is no proof, and draws what there is."""
+    who = replace(why.who, writers=(), features=())
+    shown = show(replace(why, who=who, proof=replace(why.proof, tests=(), features=())))
+    assert shown.inner_text("#verdict").startswith("Proof fails")
+    assert "nothing to remove" in shown.inner_text("#proof")
+    assert shown.locator("#circuit .pill").count() == 2
+
+
+@browsed
+def test_token_that_reads_itself(show: Opener) -> None:
+    why = explain(tiny("gpt2"), prompts_of(9)[0], head="L2H1", query=5, key=5, draws=3)
+    shown = show(why)
+    assert shown.locator("#tokens button.query.key").count() == 1
+    ends = shown.eval_on_selector_all(
+        "#circuit .pill:not([data-link])", "all => all.map(p => p.getBoundingClientRect().x)"
+    )
+    assert abs(ends[0] - ends[1]) > 100

@@ -117,7 +117,8 @@ def _writer(why: Explanation, component: Component) -> str:
 
 
 def _token(why: Explanation, position: int) -> str:
-    return f"{why.tokens[position]!r} ({position})"
+    text = why.tokens[position]
+    return f"{text if len(text) <= 14 else text[:13] + '…'!r} ({position})"
 
 
 def _plain(text: str) -> str:

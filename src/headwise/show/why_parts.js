@@ -84,7 +84,8 @@ const featureWriters = () => {
       }
       box.append(bar({ name: 'the rest', value: rest(one), range, text: signed(rest(one)), kind: 'plain' }));
     }
-    const made = figure('who', [el('b', '', 'Who wrote ', el('bdi', '', f.name), '. '), `Each side sums to the feature’s logit, ${signed(f.logit)}.`], box, fold(['side', 'component', 'at', 'read', 'logit'], f.writers.map((w) => [w.side, named(w), tokenNode(w.position), w.kind === 'head' ? tokenNode(w.source) : '–', w.logit])));
+    $('written').hidden = false;
+    const made = figure('writtenby', [el('b', '', el('bdi', '', f.name), '. '), `Each side sums to its logit, ${signed(f.logit)}.`], box, fold(['side', 'component', 'at', 'read', 'logit'], f.writers.map((w) => [w.side, named(w), tokenNode(w.position), w.kind === 'head' ? tokenNode(w.source) : '–', w.logit])));
     made.id = `featurewriters${number_}`;
   });
 };
