@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headwise.channels.channels import Channels as Channels
     from headwise.circuits.build import trace as trace
-    from headwise.circuits.build import trace_firing as trace_firing
     from headwise.circuits.circuit import Circuit as Circuit
     from headwise.circuits.faithfulness import faithfulness as faithfulness
+    from headwise.circuits.firing import trace_firing as trace_firing
     from headwise.circuits.interventions import intervene as intervene
     from headwise.contrast.bank import FeatureBank as FeatureBank
     from headwise.contrast.study import contrast as contrast
@@ -40,7 +40,7 @@ _HOMES = {
     "faithfulness": "headwise.circuits.faithfulness",
     "intervene": "headwise.circuits.interventions",
     "trace": "headwise.circuits.build",
-    "trace_firing": "headwise.circuits.build",
+    "trace_firing": "headwise.circuits.firing",
     "load": "headwise.model.load",
     "Model": "headwise.model.core",
     "AddVectors": "headwise.model.edits",

@@ -1,4 +1,4 @@
-"""Trace prompts to circuits, and one attention to its signals: the two public functions of this room."""
+"""Trace prompts to circuits."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 
 from headwise.circuits.answers import answer_token, shown
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
-from headwise.circuits.counterfactual import Members, edited_attention, removal, unused
+from headwise.circuits.counterfactual import Members, edited_attention, removal
 from headwise.errors import HeadwiseError
 from headwise.model.batch import Prompt, by_length, encode
-from headwise.model.split import Stream, split
+from headwise.model.split import split
 from headwise.tracing.integrate import Rule
-from headwise.tracing.search import Firing, LayerSearch, Rules, SideSignals
+from headwise.tracing.search import Firing, Rules, SideSignals
 from headwise.tracing.seeds import Readout, Seed, answer_set, linear_seeds, probability_seeds
 from headwise.tracing.signals import signal_vectors
 from headwise.tracing.tracer import Traced, trace_down
 from headwise.tracing.upstream import Upstream
-from headwise.types import Component, Head, Side
+from headwise.types import Component, Side
 
 if TYPE_CHECKING:
     from headwise.model.core import Model
@@ -31,7 +31,7 @@ MAX_TOKENS = 1024
 """Tokens traced in one batch of prompts: bounds memory whatever the number of prompts."""
 
 
-def _rules(
+def rules_for(
     mode: str, tau: float | None, rule: str | None, sides: tuple[Side, ...] = ("query", "key")
 ) -> Rules:
     if mode not in ("exact", "published"):
@@ -90,7 +90,7 @@ def trace(
         raise HeadwiseError(
             "top_k and top_p choose the answers themselves: leave out answer, or leave out top_k and top_p"
         )
-    rules = _rules(mode, tau, rule)
+    rules = rules_for(mode, tau, rule)
     circuits: dict[int, Circuit] = {}
     for indices in by_length(token_ids, 64, MAX_TOKENS):
         with torch.no_grad():
@@ -281,127 +281,3 @@ def _verified(model: Model, circuit: Circuit) -> Circuit:
             replace(c, edited=e) for c, e in zip(circuit.counterfactuals, edited, strict=True)
         ),
     )
-
-
-# --- one firing --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class FiringTrace:
-    """Why one head attends from one token to another: its signals, and what happens without them."""
-
-    head: Head
-    query: int
-    key: int
-    tokens: tuple[str, ...]
-    attention: float
-    tau: float
-    sides: dict[Side, SideSignals]
-    counterfactuals: tuple[Counterfactual, ...]
-    error: float
-    """How far the parts of the query and key are from the model's own vectors (relative)."""
-
-    def counterfactual(self, side: str) -> Counterfactual:
-        for one in self.counterfactuals:
-            if one.side == side:
-                return one
-        raise HeadwiseError(f"side {side!r} was not traced")
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{len(signals)} {side} signals" for side, signals in self.sides.items())
-        return f"FiringTrace({self.head} {self.query} ← {self.key}, attention {self.attention:.3f}, {counts})"
-
-
-def trace_firing(
-    model: Model,
-    prompt: Prompt,
-    head: Head | str,
-    query: int,
-    key: int,
-    *,
-    tau: float | None = None,
-    side: str = "both",
-    mode: str = "exact",
-    rule: str | None = None,
-    draws: int = 20,
-    seed: int = 0,
-) -> FiringTrace:
-    """The smallest sets of signals without which ``head`` at ``query`` would not attend to ``key``.
-
-    Both sides are searched on their own; the counterfactual is given for each and, for ``side="both"``, for both
-    together: the attention that is predicted, that of the really edited pass, and those of ``draws`` passes in which as
-    many signals of *unused* channels of the head leave instead.
-    """
-    if side not in ("query", "key", "both"):
-        raise HeadwiseError(f"side {side!r} is not a side: write 'query', 'key' or 'both'")
-    wanted = model.head(head)
-    sides: tuple[Side, ...] = (
-        ("query", "key") if side == "both" else ("query",) if side == "query" else ("key",)
-    )
-    rules = _rules(mode, tau, rule, sides)
-    token_ids = encode(model.tokenizer, prompt, model.context)[0]
-    d, s = (_position(p, len(token_ids), name) for p, name in ((query, "query"), (key, "key")))
-    if s > d:
-        raise HeadwiseError(
-            f"key position {s} lies after query position {d}: a head reads itself and what came before"
-        )
-    if wanted.layer == 0:
-        raise HeadwiseError(
-            f"{wanted} is in layer 0, where only the embedding was written: there is nothing to trace"
-        )
-    with torch.no_grad():
-        stream = split(model, token_ids, layers=wanted.layer + 1)
-        up = Upstream(stream, 0)
-        if not bool(up.visible(wanted.layer)[d, s]):
-            raise HeadwiseError(f"key position {s} is outside the window of {wanted} at query position {d}")
-        firing = Firing(wanted.layer, wanted.index, d, s)
-        attention = up.cells(wanted.layer, [firing])[0]
-        keys = int(up.visible(wanted.layer)[d].sum()) if rules.visible_keys else d + 1
-        threshold = rules.threshold(keys)
-        if attention < threshold:
-            raise HeadwiseError(
-                f"{wanted} at position {d} gives position {s} attention {attention:.3f}, below the threshold "
-                f"{threshold:.3f}: there is no firing to explain (give a smaller tau)"
-            )
-        found = LayerSearch(model, wanted.layer, rules, up.dtype).run(up, [firing])[0]
-        counterfactuals = _counterfactuals(model, stream, up, firing, found, attention, draws, seed)
-        error = max(stream.shares(wanted, one, d if one == "query" else s).error for one in sides)
-    tokens = tuple(shown(model, token) for token in token_ids)
-    return FiringTrace(wanted, d, s, tokens, attention, threshold, found, counterfactuals, error)
-
-
-def _counterfactuals(
-    model: Model, stream: Stream, up: Upstream, firing: Firing, found: dict[Side, SideSignals], attention: float,
-    draws: int, seed: int,
-) -> tuple[Counterfactual, ...]:  # fmt: skip
-    generator = torch.Generator().manual_seed(seed)
-    members: dict[Side, Members] = {
-        side: list(zip(s.components, s.channels, strict=True)) for side, s in found.items() if s.resolved
-    }
-    cases: dict[str, dict[Side, Members]] = {side: {side: listed} for side, listed in members.items()}
-    if len(members) == 2:
-        cases["both"] = members
-    removals = [removal(up, firing, case) for case in cases.values()]
-    for case in cases.values():
-        for _ in range(draws):
-            control: dict[Side, Members] = {
-                side: unused(m, model.d_head, generator) for side, m in case.items()
-            }
-            removals.append(removal(up, firing, control))
-    edited = edited_attention(model, stream.token_ids[0], removals)
-    made = []
-    for i, (name, case) in enumerate(cases.items()):
-        start = len(cases) + i * draws
-        made.append(
-            Counterfactual(name, name, sum(map(len, case.values())), attention, removals[i].predicted(up), edited[i],
-                           tuple(edited[start : start + draws]))
-        )  # fmt: skip
-    return tuple(replace(c, target=Node("head", *firing).id) for c in made)
-
-
-def _position(position: int, length: int, what: str) -> int:
-    if not -length <= position < length:
-        raise HeadwiseError(
-            f"{what} position {position} is outside the prompt, which has {length} tokens (0 to {length - 1})"
-        )
-    return position % length

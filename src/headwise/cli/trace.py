@@ -95,7 +95,7 @@ def _one_firing(
     prompt: str, head: str, query: str, key: str | None, side: str, mode: str, tau: float | None, rule: str | None,
     model: str | None,
 ) -> None:  # fmt: skip
-    from headwise.circuits.build import trace_firing
+    from headwise.circuits.firing import trace_firing
     from headwise.look import find_positions
     from headwise.model.load import load
     from headwise.show.circuit_tables import firing_table

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -131,6 +131,16 @@ def _named(model: Model, heads: str | Sequence[Head | str]) -> list[Head]:
     return found
 
 
+def _rank_warnings(fitted: Mapping[str, Fitted]) -> list[str]:
+    """What the rank reports warn of; one line where several features have the same to say."""
+    found: dict[str, list[str]] = {}
+    for name, item in fitted.items():
+        for head, report in zip(item.heads, item.reports, strict=True):
+            for warning in report.warnings:
+                found.setdefault(warning, []).append(f"{head} {name}")
+    return [f"{', '.join(names)}: {warning}" for warning, names in found.items()]
+
+
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
@@ -223,11 +233,7 @@ class _Study:
             "k": pad_keys([k for p in shown for k in p["gallery|k"].unbind(1)]),
         }
         tables = swap_tables(heads, features, measured, seed=self.seed)
-        for place, head in enumerate(heads):
-            for f in features[head]:
-                if not f.parts:
-                    report = fitted[f.name].reports[place]
-                    warnings += [f"{head} {f.name}: {w}" for w in report.warnings]
+        warnings += _rank_warnings(fitted)
         bank = FeatureBank(
             self.model.name,
             self.config["weight_hash"],

@@ -296,9 +296,9 @@ class _Collector:
         key_heads = [head // call.group for head in heads]
         rows = self.batch.columns_of(self.query_positions).to(device)
         columns = self.batch.columns_of(self.key_positions).to(device)
-        query = (
-            _gather(call.query[:, heads], rows) * (self.query_positions >= 0).to(call.query)[:, None, :, None]
-        )
+        # Positions first, heads second: picking heads first would copy every position of every head of the layer.
+        present = (self.query_positions >= 0).to(call.query)[:, None, :, None]
+        query = _gather(call.query, rows)[:, heads] * present
         visible = call.visible(rows)
         seen = visible.gather(2, columns[:, None].expand(-1, rows.shape[1], -1))
         seen &= (self.query_positions >= 0).to(device)[:, :, None] & (self.key_positions >= 0).to(device)[
@@ -312,7 +312,7 @@ class _Collector:
                 found["q_before_rope"] = query if rotary is None else rotary.at(rows).undo(query)
         if self.wanted & {"k", "k_before_rope"}:
             present = (self.key_positions >= 0).to(call.key)[:, None, :, None]
-            found["k"] = _gather(call.key[:, key_heads], columns) * present
+            found["k"] = _gather(call.key, columns)[:, key_heads] * present
             if "k_before_rope" in self.wanted:
                 found["k_before_rope"] = found["k"] if rotary is None else rotary.at(columns).undo(found["k"])
         if self.wanted & {"scores", "pattern"}:

@@ -15,14 +15,21 @@ from headwise.show.terminal import bar, quoted
 
 if TYPE_CHECKING:
     from headwise.channels.channels import Channels, ChannelSplit
-    from headwise.circuits.build import FiringTrace
     from headwise.circuits.circuit import Circuit
     from headwise.circuits.faithfulness import Faithfulness
+    from headwise.circuits.firing import FiringTrace
     from headwise.circuits.interventions import Effect
 
 
-def _table(*columns: str, title: str = "", right: Sequence[str] = ()) -> Table:
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+class _Plain(Table):
+    """A table whose cells are text, never markup: tokens may hold square brackets."""
+
+    def line(self, *cells: str) -> None:
+        self.add_row(*(Text(cell) for cell in cells))
+
+
+def _table(*columns: str, title: str = "", right: Sequence[str] = ()) -> _Plain:
+    table = _Plain(title=title or None, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return table
@@ -44,7 +51,7 @@ def channels_table(
     for k in order:
         name = f"{k} (null)" if k >= channels.rank else str(k)
         value = float(split.relative[k])
-        table.add_row(name, f"{float(channels.sigma[k]):.3f}", f"{float(split.logit[k]):+.3f}", f"{value:+.3f}",
+        table.line(name, f"{float(channels.sigma[k]):.3f}", f"{float(split.logit[k]):+.3f}", f"{value:+.3f}",
                       bar(abs(value) / largest))  # fmt: skip
     lines = Text(
         f"logit {float(split.logit.sum()):.3f} and relative attention {total:.3f} in {channels.sigma.numel()} channels "
@@ -75,7 +82,7 @@ def firing_table(found: FiringTrace) -> RenderableType:
             name = str(component) + (
                 f" {quoted(tokens[component.source])}" if component.kind == "head" else ""
             )
-            table.add_row(name, str(channel), f"{drop:+.4f}", f"{ig:+.4f}")
+            table.line(name, str(channel), f"{drop:+.4f}", f"{ig:+.4f}")
         parts.append(
             table
             if signals.resolved
@@ -88,7 +95,7 @@ def firing_table(found: FiringTrace) -> RenderableType:
         control = (
             f"{mean(c.controls):.4f} ({min(c.controls):.3f} to {max(c.controls):.3f})" if c.controls else ""
         )
-        table.add_row(c.side, str(c.removed), f"{c.predicted:.4f}", edited, control)
+        table.line(c.side, str(c.removed), f"{c.predicted:.4f}", edited, control)
     parts += [table, Text(f"\nparts sum to the model's own query and key within {found.error:.1e}")]
     return Group(*parts)
 
@@ -109,7 +116,7 @@ def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
     inner = sorted((e for e in circuit.edges if e.channels), key=lambda e: -e.weight)[:top]
     for edge in (*sorted(answer, key=lambda e: -e.weight), *inner):
         side = edge.side if edge.channels else ""
-        table.add_row(circuit.label(edge.source), circuit.label(edge.target), side, f"{edge.weight:.3f}",
+        table.line(circuit.label(edge.source), circuit.label(edge.target), side, f"{edge.weight:.3f}",
                       " ".join(map(str, edge.channels)))  # fmt: skip
     parts += [Text(), table]
     if len(inner) < len(ranks):
@@ -134,7 +141,7 @@ def effects_table(effects: Sequence[Effect], faithful: Faithfulness | None) -> R
         table = _table("edges", *numbers, title=title, right=numbers)
         for e in effects:
             name = e.edges[0] if len(e.edges) == 1 else f"all {len(e.edges)} edges together"
-            table.add_row(
+            table.line(
                 name, f"{e.attention_change:+.3f}", f"{e.control_attention_change:+.3f}", f"{e.logit_change:+.3f}",
                 f"±{e.control_logit_change:.3f}", f"{e.clean.probability:.3f} → {e.edited.probability:.3f}",
                 f"{e.edited.norm_ratio:.3f}, cos {e.edited.cosine:.3f}",

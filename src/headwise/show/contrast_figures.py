@@ -182,8 +182,10 @@ def singular_values(run: ContrastRun, head: str, most: int = 20) -> go.Figure:
     names = list(dict.fromkeys(r["name"] for r in run.spectra))
     columns = min(3, len(names))
     lines = -(-len(names) // columns)
+    found = {f["name"]: f for f in run.of("features", head=head)}
+    titles = [f"{n}: 99 % {found[n]['rank_energy']}, null {found[n]['rank_null']}" for n in names]
     figure = make_subplots(
-        lines, columns, subplot_titles=names, horizontal_spacing=0.07, vertical_spacing=0.16
+        lines, columns, subplot_titles=titles, horizontal_spacing=0.07, vertical_spacing=0.16
     )
     for number, name in enumerate(names):
         rows = [r for r in run.of("spectra", head=head, name=name) if r["index"] <= most]
@@ -216,8 +218,6 @@ def singular_values(run: ContrastRun, head: str, most: int = 20) -> go.Figure:
             showlegend=number == 0,
         )
         figure.add_trace(null, *at)
-        f = run.of("features", head=head, name=name)[0]
-        figure.layout.annotations[number].text = f"{name}: 99 % {f['rank_energy']}, null {f['rank_null']}"
     figure.update_xaxes(title="singular value", row=lines)
     figure.update_yaxes(type="log", exponentformat="power", dtick=1)
     return styled(

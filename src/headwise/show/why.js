@@ -19,6 +19,7 @@ const svg = (tag, attributes, parent, text) => {
 };
 const number = (v, digits = 3) => v === null || v === undefined ? '–' : Math.abs(v) >= 0.5 * 10 ** -digits || v === 0 ? v.toFixed(digits) : v.toExponential(0);
 const signed = (v, digits = 2) => v === null ? '–' : (v > 0 ? '+' : v < 0 ? '−' : '') + Math.abs(v).toFixed(digits);
+const fixed = (v, digits = 3) => v.toFixed(digits).replace('-', '−');
 const percent = (v) => v === null ? '–' : `${(100 * v).toFixed(Math.abs(v) < 0.095 ? 1 : 0)} %`;
 const sum = (list) => list.reduce((a, b) => a + b, 0);
 const plural = (n, word) => `${n} ${word}${n === 1 ? '' : 's'}`;
@@ -48,11 +49,9 @@ const tokenNode = (i, most = 40) => {
   const box = el('bdi', 'tok', ...pieces(short(data.tokens[i] ?? '?', most)));
   return el('span', '', box, el('span', 'at', String(i)));
 };
-// A sentence from Python quotes tokens: a quotation in right-to-left script is set apart.
-const prose = (target, text) => {
-  target.textContent = '';
-  for (const part of text.split(/('[^']*'|"[^"]*")/)) target.append(/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(part) ? el('bdi', '', part) : part);
-};
+// A sentence quotes tokens: each stays in one piece, and in right-to-left script leaves its neighbours where they are.
+const quoted = new RegExp(`(${data.quoted.map((text) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|')})`);
+const prose = (target, text) => target.replaceChildren(...text.split(quoted).map((part, i) => i % 2 ? el('bdi', [...part].length < 30 ? 'whole' : '', part) : part));
 const named = (c) => c.kind === 'head' ? c.name : c.kind === 'mlp' ? `MLP ${c.layer}` : c.kind === 'bias' ? `bias ${c.layer}` : c.kind === 'offset' ? 'own bias' : 'embedding';
 
 // --- tables behind the figures -------------------------------------------------------------------------------------
@@ -64,7 +63,7 @@ const cell = (value) => {
 };
 const table = (columns, rows) => {
   const head = el('tr', '', ...columns.map((name, i) => { const th = el('th', typeof rows[0]?.[i] === 'number' ? 'n' : '', name); th.scope = 'col'; return th; }));
-  return el('table', rows.length > 60 ? 'many' : '', el('thead', '', head), el('tbody', '', ...rows.map((row) => el('tr', '', ...row.map(cell)))));
+  return el('table', rows.length > 30 && columns.length <= 3 ? 'many' : '', el('thead', '', head), el('tbody', '', ...rows.map((row) => el('tr', '', ...row.map(cell)))));
 };
 const fold = (columns, rows, title = 'Numbers') => el('details', 'numbers', el('summary', '', title), el('div', 'scroll', table(columns, rows)));
 const figure = (parent, caption, ...kids) => {
@@ -183,6 +182,9 @@ const choose = (row) => {
   rowTable.replaceChildren(fold(['position', 'token', 'attention'], reads.map(([k, a]) => [k, el('bdi', 'tok', visible(data.tokens[k])), a]), 'Numbers of this row'));
   rowTable.firstChild.open = !!open;
   $('back').hidden = row === data.query;
+  // A long prompt scrolls inside its box: the row, or what it reads most, must be in sight.
+  const box = $('tokens'), seen = buttons[row];
+  if (seen.offsetTop < box.scrollTop || seen.offsetTop + seen.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = seen.offsetTop - box.clientHeight / 2;
   for (const follow of after) follow();
 };
 $('prompt').querySelector('figure').append(rowTable);

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from headwise.why.explain import Explanation
+    from headwise.why.proof import Outcome
 
 SCRIPTS = ("why.js", "why_parts.js", "why_pictures.js")
 WIDE = 1000
@@ -29,7 +30,13 @@ WIDE = 1000
 
 def page(why: Explanation) -> str:
     """The page. Prompts may hold anything: the data cannot close its script element, and the page only sets text."""
-    data = {**document(why), "pattern": _pattern(why.pattern)}
+    quoted = {*(why.tokens[i] for i in (why.query, why.key)), why.answer.text, why.answer.wrong_text}
+    data = {
+        **document(why),
+        "pattern": _pattern(why.pattern),
+        # The tokens as the sentences quote them, so that the page can keep each in one piece.
+        "quoted": sorted(map(repr, quoted), key=len, reverse=True),
+    }
     # Pure ASCII: neither a lone surrogate nor a line separator can break the file or the script.
     text = json.dumps(_compact(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for character, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
@@ -38,7 +45,7 @@ def page(why: Explanation) -> str:
     parts = {
         "title": _escaped(_title(why)),
         "sentence": _escaped(why.sentence),
-        "verdict": _escaped(words),
+        "verdict": _escaped(_verdict(words)),
         "holds": "holds" if holds else "fails",
         "plain": notebook(why),
         "data": text,
@@ -87,25 +94,20 @@ def notebook(why: Explanation) -> str:
         )
         for w in who.writers
     ]
-    tests = [("as it is", "", *_outcome(proof.before))]
-    tests += [
-        (f"without {_SIDES[t.name]}", f"{t.predicted:.3f}", *_outcome(t.observed)) for t in proof.tests
-    ]
+    tests: list[tuple[str, ...]] = [("as it is", "", *_outcome(proof.before))]
+    tests += [(f"without {_SIDES[t.name]}", f"{t.predicted:.3f}", *_outcome(t.observed)) for t in proof.tests]
     main = proof.main
     if main is not None and main.spread is not None:
         pairs = (main.spread.attention, main.spread.probability, main.spread.lead)
         tests.append(
             (f"{len(main.controls)} random removals", "", *(f"{mean:.3f} ± {sd:.3f}" for mean, sd in pairs))
         )
-    tests += [
-        (f"{t.name}, {t.kind}", f"{t.predicted:.3f}", *_outcome(t.observed), f"{t.percentile:.0f}")
-        for t in proof.features
-    ]
+    tests += [(f"{t.name}, {t.kind}", f"{t.predicted:.3f}", *_outcome(t.observed)) for t in proof.features]
     colour = "#12805c" if holds else "#c2321e"
     boxes = (
         _table("What", ("channel", "relative logit"), channels)
         + _table("Who", ("component", "side", "at", "read", "channels", "share"), writers)
-        + _table("Proof", ("model", "predicted", "attention", "probability", "lead"), [t[:5] for t in tests])
+        + _table("Proof", ("model", "predicted", "attention", "probability", "lead"), tests)
     )
     return (
         '<div style="font-family:system-ui,sans-serif;line-height:1.45">'
@@ -118,7 +120,7 @@ def notebook(why: Explanation) -> str:
 _SIDES = {"query": "the query side", "key": "the key side", "both": "both sides"}
 
 
-def _outcome(outcome: Any) -> tuple[str, str, str]:
+def _outcome(outcome: Outcome) -> tuple[str, str, str]:
     return f"{outcome.attention:.3f}", f"{outcome.probability:.3f}", f"{outcome.lead:+.2f}"
 
 
@@ -138,6 +140,16 @@ def _title(why: Explanation) -> str:
     return f"Why does {why.head} at {_token(why, why.query)} read {_token(why, why.key)}?"
 
 
+def _verdict(words: str) -> str:
+    """The verdict's reason alone: the page says before it whether the proof holds.
+
+    >>> _verdict("The proof fails: random signals do as much.")
+    'Random signals do as much.'
+    """
+    reason = words.removeprefix("The proof holds: ").removeprefix("The proof fails: ")
+    return reason[:1].upper() + reason[1:]
+
+
 def _token(why: Explanation, position: int) -> str:
     return f"{why.tokens[position]!r} ({position})"
 
@@ -153,10 +165,9 @@ def _pattern(pattern: Tensor) -> dict[str, Any]:
 
     whole = pattern.double().clamp(0, 1).nan_to_num(0.0).numpy()
     half = whole[np.tril_indices(len(whole))]
-    if len(whole) <= WIDE:
-        cells = np.rint(half * 65535).astype("<u2")
-    else:  # the root keeps small attentions apart
-        cells = np.rint(np.sqrt(half) * 255).astype("u1")
+    # In one byte the root keeps small attentions apart.
+    wide = len(whole) > WIDE
+    cells = np.rint(np.sqrt(half) * 255).astype("u1") if wide else np.rint(half * 65535).astype("<u2")
     return {"bytes": cells.itemsize, "cells": base64.b64encode(cells.tobytes()).decode()}
 
 

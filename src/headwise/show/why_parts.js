@@ -97,7 +97,7 @@ const ticks = (low, high) => {
   return made;
 };
 // Dots along one axis: a row per state of the model; a ring is a prediction, small dots are controls.
-const panel = (title, rows, from, to, { label = 112, wide = 362, digits = 3 } = {}) => {
+const panel = (title, rows, from, to, { label = 128, wide = 372, digits = 3 } = {}) => {
   const low = from, high = to, height = 30, top = 26, right = wide - 92;
   const x = (v) => label + (right - label) * (v - low) / (high - low || 1);
   const made = svg('svg', { viewBox: `0 0 ${wide} ${top + rows.length * height + 26}`, role: 'img', class: 'panel', style: `width:${wide * 1.1}px` });
@@ -125,14 +125,14 @@ const panel = (title, rows, from, to, { label = 112, wide = 362, digits = 3 } = 
   });
   return made;
 };
-const removed = { query: 'no query signals', key: 'no key signals', both: 'neither' };
+const removed = { query: 'without query side', key: 'without key side', both: 'without both sides' };
 const proofFigure = () => {
   const main = proof.tests.find((t) => t.name === 'both') ?? proof.tests[0];
   if (!main) { $('proof').append(el('p', '', proof.verdict)); return; }
   const rows = (field, digits) => [
-    { name: 'as it is', dot: proof.before[field], text: number(proof.before[field], digits) },
-    ...proof.tests.map((t) => ({ name: removed[t.name] ?? t.name, dot: t.observed[field], ring: field === 'attention' ? t.predicted : undefined, text: number(t.observed[field], digits) })),
-    ...(main.spread ? [{ name: `${main.controls.length} random`, cloud: main.controls.map((c) => c[field]), mean: main.spread[field][0], sd: main.spread[field][1], text: `${number(main.spread[field][0], digits)} ± ${number(main.spread[field][1], digits)}` }] : []),
+    { name: 'as it is', dot: proof.before[field], text: fixed(proof.before[field], digits) },
+    ...proof.tests.map((t) => ({ name: removed[t.name] ?? t.name, dot: t.observed[field], ring: field === 'attention' ? t.predicted : undefined, text: fixed(t.observed[field], digits) })),
+    ...(main.spread ? [{ name: `${main.controls.length} random removals`, cloud: main.controls.map((c) => c[field]), mean: main.spread[field][0], sd: main.spread[field][1], text: `${fixed(main.spread[field][0], digits)} ± ${fixed(main.spread[field][1], digits)}` }] : []),
   ];
   const values = (field) => [proof.before[field], ...proof.tests.map((t) => t.observed[field]), ...main.controls.map((c) => c[field])];
   const top = Math.max(...values('attention'), ...proof.tests.map((t) => t.predicted));

@@ -16,7 +16,7 @@ const circuitFigure = () => {
   const rows = [...new Set(writers.map((w) => w.kind === 'offset' ? firing - 0.5 : layerOf(w)))].sort((a, b) => a - b);
   const inPlay = new Set([data.query, data.key, ...writers.map((w) => w.position), ...writers.filter((w) => w.kind === 'head').map((w) => w.source)]);
   const columns = [...inPlay].sort((a, b) => a - b);
-  const PW = 116, PH = 36, ROW = 58, left = 70, bulge = 66;
+  const PW = 116, PH = 36, ROW = 58, left = 70, bulge = 84;
   const rowOf = (w) => rows.indexOf(w.kind === 'offset' ? firing - 0.5 : layerOf(w));
   const stack = new Map();
   for (const w of writers) { const at = `${w.position}:${rowOf(w)}`; stack.set(at, [...(stack.get(at) ?? []), w]); }
@@ -64,9 +64,11 @@ const circuitFigure = () => {
     const cell = stack.get(`${w.position}:${rowOf(w)}`), at = cell.indexOf(w);
     const cx = middle(w.position) + (at - (cell.length - 1) / 2) * (PW + 10), cy = yOf(rowOf(w)), ex = ends[w.side];
     // Every edge leaves to the right and bulges with its length, so that it passes the boxes above it.
-    const rise = rows.length - rowOf(w), out = Math.min(bulge - 8, 16 + 8 * rise);
+    const rise = rows.length - rowOf(w), out = 14 + (bulge - 14) * rise / Math.max(4, rows.length);
+    const below = writers.filter((v) => v.side === w.side && rowOf(v) < rowOf(w)).length;
+    const end = ex + PW / 2 - 8 - Math.min(6, 50 / writers.length) * below;
     const heavy = 1.2 + 8 * Math.max(0, w.share) / heaviest;
-    const path = svg('path', { class: `edge ${w.side}`, 'stroke-width': heavy.toFixed(2), d: `M${cx + PW / 2},${cy} C${cx + PW / 2 + out},${cy - 14} ${ex + PW / 2 + out},${yTop + PH} ${ex + PW / 2 - 12},${yTop + PH / 2}` }, edges);
+    const path = svg('path', { class: `edge ${w.side}`, 'stroke-width': heavy.toFixed(2), d: `M${cx + PW / 2},${cy} C${cx + PW / 2 + out},${cy - 14} ${ex + PW / 2 + out},${yTop + PH} ${end},${yTop + PH / 2}` }, edges);
     link(path, [`w${w.i}`], [...w.keys, idOf(w)], false);
     if (w.kind === 'head' && w.source !== w.position) {
       const sx = middle(w.source), tx = cx - PW / 2 - 3;
@@ -98,6 +100,7 @@ const mapFigure = () => {
   canvas.setAttribute('aria-label', `Attention of ${data.head}: queries downwards, keys to the right; arrow keys move, Enter shows the row`);
   const named_ = T <= 32, block = Math.ceil(T / 1024), n = Math.ceil(T / block);
   let cursor = null, side = 640, pad = 0;
+  const top = 9;  // half a line of text above the first row
   const colour = (name) => printing ? { '--bg': '#ffffff', '--heat': '#6d3fc0', '--ink': '#1b1f24', '--soft': '#5b6470', '--line': '#e3e6ea', '--query': '#0072b2', '--key': '#d55e00', '--band': '#f1f3f6' }[name] : getComputedStyle(root).getPropertyValue(name).trim();
   const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
   const image = document.createElement('canvas');
@@ -120,15 +123,15 @@ const mapFigure = () => {
     const c = canvas.getContext('2d');
     c.font = '12px ui-monospace, Menlo, Consolas, monospace';
     pad = named_ ? Math.min(150, 26 + Math.max(...data.tokens.map((t) => c.measureText(short(visible(t), 14)).width))) : 40;
-    side = wide - pad - 4;
+    side = wide - pad - top - 4;
     canvas.width = wide * ratio; canvas.height = wide * ratio;
     canvas.style.aspectRatio = '1';
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.clearRect(0, 0, wide, wide);
     c.imageSmoothingEnabled = false;
-    c.drawImage(image, pad, 2, side, side);
+    c.drawImage(image, pad, top, side, side);
     c.strokeStyle = colour('--line');
-    c.strokeRect(pad, 2, side, side);
+    c.strokeRect(pad, top, side, side);
     const step = side / T, mark = (i) => i === data.query && i === data.key ? '--ink' : i === data.query ? '--query' : i === data.key ? '--key' : '--soft';
     c.font = '12px ui-monospace, Menlo, Consolas, monospace';
     const every = T <= 100 ? 10 : T <= 500 ? 50 : T <= 1000 ? 100 : 10 ** Math.ceil(Math.log10(T / 10));
@@ -137,18 +140,18 @@ const mapFigure = () => {
       const text = named_ ? short(visible(data.tokens[i]), 14) : String(i);
       c.fillStyle = colour(named_ ? mark(i) : '--soft');
       c.textAlign = 'right'; c.textBaseline = 'middle';
-      c.fillText(text, pad - 6, 2 + (i + 0.5) * step);
+      c.fillText(text, pad - 6, top + (i + 0.5) * step);
       c.save();
-      c.translate(pad + (i + 0.5) * step, side + 8);
+      c.translate(pad + (i + 0.5) * step, side + top + 7);
       if (named_) c.rotate(-Math.PI / 2); else c.textAlign = 'center';
       c.fillText(text, 0, named_ ? 0 : 8);
       c.restore();
     }
-    const box = (q, k, name, grow) => { c.strokeStyle = colour(name); c.lineWidth = 2; c.strokeRect(pad + k * step - grow, 2 + q * step - grow, step + 2 * grow, step + 2 * grow); };
+    const box = (q, k, name, grow) => { c.strokeStyle = colour(name); c.lineWidth = 2; c.strokeRect(pad + k * step - grow, top + q * step - grow, step + 2 * grow, step + 2 * grow); };
     c.fillStyle = colour('--ink');
     c.globalAlpha = 0.5;
-    c.fillRect(pad, 2 + (chosen + 1) * step - 1, side, 1);
-    c.fillRect(pad, 2 + chosen * step, side, 1);
+    c.fillRect(pad, top + (chosen + 1) * step - 1, side, 1);
+    c.fillRect(pad, top + chosen * step, side, 1);
     c.globalAlpha = 1;
     box(data.query, data.key, '--key', Math.max(1, 5 - step / 2));
     if (cursor) box(cursor[0], cursor[1], '--ink', Math.max(0.5, 4 - step / 2));
@@ -159,7 +162,7 @@ const mapFigure = () => {
   };
   const over = (event) => {
     const at = canvas.getBoundingClientRect();
-    const q = Math.floor((event.clientY - at.top - 2) / side * T), k = Math.floor((event.clientX - at.left - pad) / side * T);
+    const q = Math.floor((event.clientY - at.top - top) / side * T), k = Math.floor((event.clientX - at.left - pad) / side * T);
     return q < 0 || k < 0 || q >= T || k >= T ? null : [q, k];
   };
   const move = (next) => { cursor = next; draw(); show(); };
