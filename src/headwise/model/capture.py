@@ -122,7 +122,8 @@ class Captured:
         return self.heads.index(wanted)
 
     def __repr__(self) -> str:
-        held = ", ".join(f"{n} {list(t.shape)}" for n, t in self.held.items() if n != "logit_positions")
+        names = [name for name in (*_ALL_WANTED, "logits") if name in self.held]
+        held = ", ".join(f"{name} {list(self.held[name].shape)}" for name in names)
         heads = ", ".join(map(str, self.heads[:4])) + (", …" if len(self.heads) > 4 else "")
         return f"Captured({len(self)} prompts, {len(self.heads)} heads [{heads}]: {held})"
 

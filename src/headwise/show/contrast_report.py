@@ -44,7 +44,7 @@ def contrast_report(run: ContrastRun, *, umap: bool = False) -> Report:
             "best head": f"{best['head']} ({best['score']:.2f})",
             "prompts": str(run.settings.get("prompts", "")),
             "strongest swap": f"{strongest['head']} {strongest['name']}, "
-            "{strongest['share_of_full']:.0%} of full",
+            f"{strongest['share_of_full']:.0%} of full",
         },
     )
 
