@@ -48,7 +48,11 @@ class Pairs:
 
 
 def pair_batches(
-    model: Model, examples: Sequence[Example], heads: Sequence[Head] | None = None, tick: Tick | None = None
+    model: Model,
+    examples: Sequence[Example],
+    heads: Sequence[Head] | None = None,
+    tick: Tick | None = None,
+    batch_size: int = BATCH,
 ) -> Iterator[tuple[list[int], Pairs]]:
     """Batches of prompts of similar length: their indices and their pairs. ``heads`` None is every head."""
     plain = [i for i, e in enumerate(examples) if e.other is None]
@@ -61,7 +65,7 @@ def pair_batches(
             queries=[[examples[i].query] for i in plain],
             keys=[list(examples[i].keys) for i in plain],
             want=("q", "k"),
-            batch_size=BATCH,
+            batch_size=batch_size,
         )
         for places, seen in stream:
             indices = [plain[p] for p in places]
@@ -70,8 +74,8 @@ def pair_batches(
             yield indices, Pairs(q, *(_means(k, counts, side) for side in (0, 1)))
             _tell(tick, len(indices))
     crossed.sort(key=lambda i: len(examples[i].tokens))
-    for start in range(0, len(crossed), BATCH):
-        indices = crossed[start : start + BATCH]
+    for start in range(0, len(crossed), batch_size):
+        indices = crossed[start : start + batch_size]
         yield indices, _crossed(model, [examples[i] for i in indices], heads)
         _tell(tick, len(indices))
 
@@ -143,13 +147,14 @@ def fit_heads(
     *,
     keep: Keep = "sums",
     tick: Tick | None = None,
+    batch_size: int = BATCH,
 ) -> ContrastiveCovariance:
     """ΔC of many heads (None: all) in one pass; with ``keep="sums"`` memory does not grow with the prompts.
 
     The head axis follows ``heads``, or ``model.heads``. Prompts enter in the order of their lengths.
     """
     estimator = ContrastiveCovariance(keep=keep)
-    for _, pairs in pair_batches(model, examples, heads, tick):
+    for _, pairs in pair_batches(model, examples, heads, tick, batch_size):
         pairs.feed(estimator)
     if not estimator.n_prompts_:
         raise HeadwiseError("no prompts were given")

@@ -130,10 +130,8 @@ def rank_heads(
     weights = torch.zeros(bootstrap, n).scatter_add_(1, picks, torch.ones(bootstrap, n)) / n
     means = {name: x.mean(0) for name, x in (("right", right), ("on", on), ("total", total))}
     ratio = means["on"] / (means["total"] - means["on"]).clamp_min(1e-9)
-    if rule == "accuracy":
-        draws = weights @ right
-    else:
-        draws = (weights @ on) / (weights @ (total - on)).clamp_min(1e-9)
+    resampled = weights @ right, (weights @ on) / (weights @ (total - on)).clamp_min(1e-9)
+    draws = resampled[0 if rule == "accuracy" else 1]
     ends = torch.quantile(draws.double(), torch.tensor([0.025, 0.975], dtype=torch.float64), dim=0)
     score = means["right"] if rule == "accuracy" else ratio
     found = [
