@@ -1,6 +1,7 @@
 """A whole study on a small model: its numbers, its files, resuming, and what it refuses."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from headwise.tasks import binding, filter
 from words import worded_model
 
 MODEL = worded_model()
-SMALL = {"prompts": 40, "test": 12, "scan": 12}
+SMALL: dict[str, Any] = {"prompts": 40, "test": 12, "scan": 12}
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def run(tmp_path_factory):
 def test_the_package_is_also_the_function(run):
     from headwise.contrast import energy_rank
 
-    assert headwise.contrast.energy_rank is energy_rank
+    assert headwise.contrast.energy_rank is energy_rank  # pyright: ignore[reportFunctionMemberAccess]
     task = filter(MODEL.tokenizer, prompts=40, test=6, scan=6)
     found = headwise.contrast(MODEL, task, heads=["L1H2"])
     assert found.chosen == ["L1H2"]
