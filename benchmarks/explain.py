@@ -35,7 +35,9 @@ def main() -> None:
     forward, total = statistics.median(bare), statistics.median(whole)
     ratio = statistics.median(w / b for w, b in zip(whole, bare, strict=True))
     copies = 1 + len(why.proof.tests) + 20
-    print(f"{len(why.tokens)} tokens, {why.head}, {copies} copies of the prompt in the edited pass; {ROUNDS} rounds")
+    print(
+        f"{len(why.tokens)} tokens, {why.head}, {copies} copies of the prompt in the edited pass; {ROUNDS} rounds"
+    )
     print(f"bare forward pass {1000 * forward:8.0f} ms")
     print(f"explanation       {1000 * total:8.0f} ms   {ratio:.1f} × bare   (bound: under 2 s)")
     for stage in stages[0]:

@@ -91,9 +91,14 @@ def test_removing_the_signals_moves_attention_and_answer_far_more_than_controls(
 @pytest.mark.parametrize(
     ("prompt", "right", "other"),
     # short ones: the reference materialises every candidate's row
-    [("The capital of France is", " Paris", " London"), ("When John and Mary left, John told", " Mary", " John")],
+    [
+        ("The capital of France is", " Paris", " London"),
+        ("When John and Mary left, John told", " Mary", " John"),
+    ],
 )
-def test_the_published_mode_is_the_literal_reference(smollm2: Model, prompt: str, right: str, other: str) -> None:
+def test_the_published_mode_is_the_literal_reference(
+    smollm2: Model, prompt: str, right: str, other: str
+) -> None:
     circuit = headwise.trace(smollm2, prompt, answer=right, wrong=other, mode="published")
     answer, wrong = circuit.answer_id, circuit.wrong_id
     assert answer is not None and wrong is not None

@@ -75,7 +75,9 @@ def test_an_edit_names_its_prompt(model: Model, exact: float) -> None:
 
 
 @pytest.mark.parametrize("padding", ["right", "left"])
-def test_copies_of_one_prompt_share_the_layers_below_their_edits(model: Model, exact: float, padding: str) -> None:
+def test_copies_of_one_prompt_share_the_layers_below_their_edits(
+    model: Model, exact: float, padding: str
+) -> None:
     edits: list[Edit] = [
         SwapWithin(head=Head(2, 0), first=8, second=9, prompt=1),
         AddVectors(head=Head(3, 1), positions=7, value=torch.ones(model.d_head), seen_by=9, prompt=2),

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny import VARIANTS, prompts_of, tiny
 
 import headwise
 from headwise.contrast.bank import BankFeature, FeatureBank
@@ -16,6 +15,7 @@ from headwise.model.core import Model
 from headwise.types import Head, Subspace
 from headwise.why.explain import Explanation, explain
 from headwise.why.proof import Outcome
+from tiny import VARIANTS, prompts_of, tiny
 
 IDS = prompts_of(11)[0]
 PROMPT = "When John and Mary went to the store, John gave a drink to"
@@ -78,7 +78,20 @@ def test_every_part_sums_and_prediction_is_observation_on_every_family(name: str
 
 def test_the_document_has_the_keys_that_were_promised() -> None:
     document = explain(tiny("llama"), IDS).to_json()
-    promised = "prompt tokens head query key attention logit what who proof chosen_because seconds".split()
+    promised = [
+        "prompt",
+        "tokens",
+        "head",
+        "query",
+        "key",
+        "attention",
+        "logit",
+        "what",
+        "who",
+        "proof",
+        "chosen_because",
+        "seconds",
+    ]
     assert set(promised) <= set(document)
 
 

@@ -152,7 +152,9 @@ class Stream:
         call = self.layers[head.layer].call
         columns = torch.arange(span.start, span.stop) if rows is None else torch.tensor(rows) + span.start
         columns = columns.to(call.query.device)
-        scores = raw_scores(call.query[prompt, head.index, columns], call.key_of(head.index)[prompt], call.scale, call.cap)
+        scores = raw_scores(
+            call.query[prompt, head.index, columns], call.key_of(head.index)[prompt], call.scale, call.cap
+        )
         visible = call.visible(columns.expand(call.query.shape[0], -1))[prompt]
         return pattern_rows(scores, visible)[:, span]
 

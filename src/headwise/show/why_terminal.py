@@ -14,6 +14,7 @@ from headwise.why.proof import Outcome, Proof
 from headwise.why.sentence import spoken
 
 if TYPE_CHECKING:
+    from headwise.types import Side
     from headwise.why.explain import Explanation
     from headwise.why.who import Writer
 
@@ -88,7 +89,8 @@ def _what(why: Explanation) -> list[RenderableType]:
 def _who(why: Explanation) -> list[RenderableType]:
     who, tokens = why.who, why.tokens
     out: list[RenderableType] = [_heading("Who")]
-    for side, position in (("query", why.query), ("key", why.key)):
+    places: tuple[tuple[Side, int], ...] = (("query", why.query), ("key", why.key))
+    for side, position in places:
         place = f"{quoted(_short(tokens[position]))} ({position})"
         writers = who.of(side)
         if not writers:
@@ -98,7 +100,8 @@ def _who(why: Explanation) -> list[RenderableType]:
         after = who.signals[side].after
         out.append(
             Text(
-                f"{side} side, {place}: {signals} signals; without them attention {after:.3f} (below {who.threshold:.3f})"
+                f"{side} side, {place}: {signals} signals; without them attention {after:.3f} "
+                f"(below {who.threshold:.3f})"
             )
         )
         out.append(_writers(writers, tokens))
@@ -163,8 +166,8 @@ def _notes(proof: Proof) -> list[RenderableType]:
         return []
     return [
         Text(
-            "A feature is removed from the query, or swapped between the key and its strongest rival; percentile: share "
-            "of random subspaces of its rank that leave more attention."
+            "A feature is removed from the query, or swapped between the key and its strongest rival; percentile: "
+            "share of random subspaces of its rank that leave more attention."
         )
     ]
 

@@ -110,9 +110,7 @@ def _as_next(model: Any, prompt: Sentence) -> str:
     return prompt.answer if len(model.tokenizer) < 1000 else f" {prompt.answer}"
 
 
-def _relative(
-    channels: QKSVD, q: Tensor, k: Tensor, visible: Tensor, source: Tensor, scale: float
-) -> Tensor:
+def _relative(channels: QKSVD, q: Tensor, k: Tensor, visible: Tensor, source: Tensor, scale: float) -> Tensor:
     split = channel_logits(channels, q, k, scale=scale)
     return relative_attention(split, source[:, None].expand(q.shape[:2]), visible)
 

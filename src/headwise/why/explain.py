@@ -72,7 +72,7 @@ class Explanation:
         return sentence(self.tokens, self.question, self.answer, self.what, self.who, self.proof)
 
     def to_json(self) -> dict[str, Any]:
-        """One document: prompt, tokens, head, query, key, attention, logit, what, who, proof, chosen_because, seconds."""
+        """One document: question, attention, logit, what, who, proof (docs: How to read each number)."""
         return document(self)
 
     def figure(self) -> go.Figure:

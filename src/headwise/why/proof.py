@@ -112,7 +112,8 @@ class Proof:
             return False, "No cause of allowed size was found on either side, so there is nothing to remove."
         if self.error > AGREE:
             return False, (
-                f"The proof fails: prediction and edited forward pass differ by {self.error:.1e}, more than {AGREE:.0e}."
+                f"The proof fails: prediction and edited forward pass differ by {self.error:.1e} "
+                f"(allowed {AGREE:.0e})."
             )
         spread = main.spread
         drop = self.before.attention - main.observed.attention

@@ -125,8 +125,15 @@ def _by_answer(
     shares = answer_shares(up, answer.token, wrong)
     total, shares = float(shares.sum()), shares[: up.n_carried(up.n_layers)]
     source = torch.arange(len(shares)) % up.tokens
-    # A head that reads the last token itself brings nothing that was not there already.
-    shares = shares.masked_fill(source == last if key is None else source != key, float("-inf"))
+    if key is not None:
+        left_out = source != key
+    else:
+        # A head that reads the last token itself brings nothing that was not there already, and attention on the
+        # first token is where heads rest when they have nothing to bring.
+        left_out = source == last
+        if up.tokens > 2:
+            left_out |= source == 0
+    shares = shares.masked_fill(left_out, float("-inf"))
     best = shares.topk(min(RUNNERS_UP + 1, int(shares.isfinite().sum())))
     found = []
     for index, share in zip(best.indices.tolist(), best.values.tolist(), strict=True):
@@ -134,8 +141,13 @@ def _by_answer(
         found.append(RunnerUp(part.head, last, part.source, share))
     first = found[0]
     against = repr(answer.wrong_text) if answer.compared else "the mean token"
+    rule = (
+        "by reading that token"
+        if key is not None
+        else "from elsewhere, the first token, where heads rest, left out"
+    )
     why = (
-        f"of all heads, {first.head} brings most of {answer.text!r} over {against} to the last token from elsewhere: "
+        f"of all heads, {first.head} brings most of {answer.text!r} over {against} to the last token ({rule}): "
         f"{first.score:+.2f} of {total:.2f}, by reading {tokens[first.key]!r} ({first.key})"
     )
     return Question(first.head, first.query, first.key, why, tuple(found[1:]))
@@ -168,7 +180,7 @@ def _by_head(up: Upstream, head: Head, query: int | None, key: int | None) -> Qu
     scores = pattern.masked_fill(~allowed, -1.0)
     best = scores.flatten().topk(min(RUNNERS_UP + 1, int(allowed.sum())))
     cells = [
-        RunnerUp(head, *divmod(index, up.tokens), score)
+        RunnerUp(head, index // up.tokens, index % up.tokens, score)
         for index, score in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     first = cells[0]

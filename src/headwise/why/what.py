@@ -12,8 +12,8 @@ from headwise.channels.channels import Channels
 from headwise.channels.sparsity import channels_needed, sparsity
 from headwise.contrast.attribution import query_split
 from headwise.contrast.bank import BankFeature
-from headwise.why.question import Question
 from headwise.tracing.upstream import Upstream
+from headwise.why.question import Question
 
 RIVALS = 5
 
