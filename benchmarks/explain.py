@@ -22,7 +22,7 @@ ROUNDS = 9
 def main() -> None:
     model = headwise.load()
     ids = torch.tensor([model.tokenizer(PROMPT).input_ids])
-    headwise.explain(model, PROMPT, wrong=" John")  # channels of the layer are found once per model
+    why = headwise.explain(model, PROMPT, wrong=" John")  # channels of the layer are found once per model
     bare, whole, stages = [], [], []
     for _ in range(ROUNDS):
         start = time.perf_counter()

@@ -141,13 +141,8 @@ def _by_answer(
         found.append(RunnerUp(part.head, last, part.source, share))
     first = found[0]
     against = repr(answer.wrong_text) if answer.compared else "the mean token"
-    rule = (
-        "by reading that token"
-        if key is not None
-        else "from elsewhere, the first token, where heads rest, left out"
-    )
     why = (
-        f"of all heads, {first.head} brings most of {answer.text!r} over {against} to the last token ({rule}): "
+        f"of all heads, {first.head} brings most of {answer.text!r} over {against} to the last token from elsewhere: "
         f"{first.score:+.2f} of {total:.2f}, by reading {tokens[first.key]!r} ({first.key})"
     )
     return Question(first.head, first.query, first.key, why, tuple(found[1:]))

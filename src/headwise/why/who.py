@@ -90,9 +90,8 @@ def who(
         writer for side, signals in found.items() for writer in _writers(signals, d if side == "query" else s)
     ]
     stream = up.stream
-    shares = {
-        side: stream.shares(head, side, d if side == "query" else s, up.prompt) for side in ("query", "key")
-    }
+    places: dict[Side, int] = {"query": d, "key": s}
+    shares = {side: stream.shares(head, side, place, up.prompt) for side, place in places.items()}
     written = ()
     if features:
         split = query_split({f.name: f.query for f in features}, "shapley")
