@@ -10,8 +10,8 @@ from plotly.subplots import make_subplots
 
 from headwise.show.report import Figure, Report, Section, Table, Text
 from headwise.show.theme import NEUTRAL, PALETTE, styled
-from headwise.toy.alignment import SWEEPS, AlignmentRun
-from headwise.toy.alignment_study import study_variant, summarise
+from headwise.toy.alignment import AlignmentRun, sweep_field
+from headwise.toy.alignment_study import by_value, study_variant, summarise
 
 Record = dict[str, Any]
 
@@ -143,7 +143,7 @@ def attended_plane(run: AlignmentRun, variant: int = 0) -> go.Figure:
 
 def sweep_figure(records: list[Record], name: str) -> go.Figure:
     """Alignment against one setting: mean over seeds, and every seed."""
-    field = {"weight": "lambda"}.get(SWEEPS[name][0], SWEEPS[name][0])
+    field = sweep_field(name)
     values = sorted({r[field] for r in records})
     figure = go.Figure()
     for side, colour in (("cos_query", PALETTE[0]), ("cos_key", PALETTE[1])):
@@ -174,10 +174,14 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
     summary = summarise(records, run.history[-1]["step"])
     sections: list[Section] = []
     if sweep:
+        values = by_value(records, sweep_field(sweep))
+        columns = tuple(k.replace("_", " ") for k in values[0])
+        rows = [tuple("–" if x is None else x for x in v.values()) for v in values]
+        note = f"One batched training; seeds a value: {values[0]['seeds']}."
         sections.append(
             Section(
                 f"Sweep over {sweep}",
-                [Figure(sweep_figure(records, sweep), "One batched training; 5 seeds a value.")],
+                [Figure(sweep_figure(records, sweep), note), Table(columns, rows)],
             )
         )
     else:
