@@ -4,11 +4,13 @@ form holds.
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 
 from headwise.errors import HeadwiseError
+from headwise.show.toy_alignment import sweep_figure
 from headwise.toy import alignment as world
 from headwise.toy.alignment import AlignmentSetup, case, pair_cosines, sweep, train_alignment
 from headwise.toy.alignment_study import by_value, closed_form_vectors, study_variant, summarise
@@ -131,3 +133,16 @@ def test_a_sweep_is_told_value_by_value():
     assert summarise(records, 30)["second_to_first_singular_value"] == pytest.approx(
         four["second_to_first_singular_value"]
     )
+
+
+def test_a_sweep_figure_holds_every_seed_and_their_means():
+    setups = [replace(s, sources=m) for m in (2, 4) for s in case("pair", 2)]
+    run = train_alignment(setups, steps=10, batch=16, check_every=10)
+    records = [study_variant(run, v) for v in range(4)]
+    drawn: Any = sweep_figure(records, "context").data
+    traces = {t.name: t for t in drawn}
+    assert list(traces["logit, each seed"].x) == [2, 2, 4, 4]
+    assert list(traces["logit, each seed"].y) == [r["logits"][0] for r in records]
+    assert list(traces["key side, each seed"].y) == [r["pairs"][0]["cos_key"] for r in records]
+    assert traces["logit"].y[1] == pytest.approx(sum(r["logits"][0] for r in records[2:]) / 2)
+    assert set(traces["target logit"].y) == {10.0}
