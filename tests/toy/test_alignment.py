@@ -4,14 +4,16 @@ form holds.
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 
 from headwise.errors import HeadwiseError
+from headwise.show.toy_alignment import sweep_figure
 from headwise.toy import alignment as world
 from headwise.toy.alignment import AlignmentSetup, case, pair_cosines, sweep, train_alignment
-from headwise.toy.alignment_study import closed_form_vectors, study_variant, summarise
+from headwise.toy.alignment_study import by_value, closed_form_vectors, study_variant, summarise
 from headwise.toy.runs import RunFolder
 
 
@@ -111,3 +113,36 @@ def test_a_killed_run_continues_to_the_same_end(tmp_path):
 def test_bad_input_is_one_line(call, message):
     with pytest.raises(HeadwiseError, match=message):
         call()
+
+
+def test_a_sweep_is_told_value_by_value():
+    setups = [replace(s, head=h) for h in (1, 4) for s in case("pair", 2)]
+    run = train_alignment(setups, steps=30, batch=32, check_every=10)
+    records = [study_variant(run, v) for v in range(4)]
+    one, four = by_value(records, "head")
+    assert (one["head"], four["head"]) == (1, 4) and one["seeds"] == four["seeds"] == 2
+    assert one["second_to_first_singular_value"] is None
+    weaker = [min(p["cos_query"], p["cos_key"]) for r in records[2:] for p in r["pairs"]]
+    assert four["smallest_cosine"] == min(weaker)
+    assert four["mean_cosine"] == pytest.approx(sum(weaker) / 2)
+    assert four["mean_logit"] == pytest.approx(sum(r["logits"][0] for r in records[2:]) / 2)
+    assert four["second_to_first_singular_value"] == max(
+        r["spectrum"][1] / r["spectrum"][0] for r in records[2:]
+    )
+    # A head of one dimension first or last must not hide the others' second singular value.
+    assert summarise(records, 30)["second_to_first_singular_value"] == pytest.approx(
+        four["second_to_first_singular_value"]
+    )
+
+
+def test_a_sweep_figure_holds_every_seed_and_their_means():
+    setups = [replace(s, sources=m) for m in (2, 4) for s in case("pair", 2)]
+    run = train_alignment(setups, steps=10, batch=16, check_every=10)
+    records = [study_variant(run, v) for v in range(4)]
+    drawn: Any = sweep_figure(records, "context").data
+    traces = {t.name: t for t in drawn}
+    assert list(traces["logit, each seed"].x) == [2, 2, 4, 4]
+    assert list(traces["logit, each seed"].y) == [r["logits"][0] for r in records]
+    assert list(traces["key side, each seed"].y) == [r["pairs"][0]["cos_key"] for r in records]
+    assert traces["logit"].y[1] == pytest.approx(sum(r["logits"][0] for r in records[2:]) / 2)
+    assert set(traces["target logit"].y) == {10.0}

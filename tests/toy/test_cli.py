@@ -49,6 +49,12 @@ def test_alignment(tmp_path):
     assert "singular vectors" in (out / "report.html").read_text()
     swept = json.loads(run("alignment", "--sweep", "head", "--seeds", "1", "--steps", "5", "--json").stdout)
     assert [v["head"] for v in swept["variants"]] == [1, 2, 5, 10]
+    assert [v["head"] for v in swept["values"]] == [1, 2, 5, 10]
+    assert swept["values"][0]["second_to_first_singular_value"] is None
+    page = tmp_path / "swept"
+    lines = run("alignment", "--sweep", "lambda", "--seeds", "2", "--steps", "3", "--out", str(page)).stdout
+    assert [line.split()[0] for line in lines.splitlines()[:-1]] == ["lambda", "0.1", "0.3", "1", "3", "10"]
+    assert "seeds a value: 2" in (page / "report.html").read_text()
     many = tmp_path / "many"
     run("alignment", "--case", "pairs", "--seeds", "1", "--steps", "2", "--out", str(many))
     assert (many / "report.html").exists()

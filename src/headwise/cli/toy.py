@@ -152,7 +152,7 @@ def alignment(
 ) -> None:
     """Train feature worlds with an attention head, and compare its singular vectors with the features."""
     from headwise.toy import alignment as world
-    from headwise.toy.alignment_study import study_variant, summarise
+    from headwise.toy.alignment_study import by_value, study_variant, summarise
     from headwise.toy.runs import RunFolder
 
     began = time.perf_counter()
@@ -169,6 +169,8 @@ def alignment(
     records = [study_variant(run, v) for v in range(len(setups))]
     summary = summarise(records, total)
     document = {"case": "pair" if sweep else case, "sweep": sweep, "summary": summary, "variants": records}
+    if sweep:
+        document["values"] = by_value(records, world.sweep_field(sweep))
     document["seconds"] = round(time.perf_counter() - began, 1)
     if folder:
         from headwise.show.toy_alignment import alignment_report
@@ -180,7 +182,26 @@ def alignment(
     lines = [
         f"{name.replace('_', ' '):>34}  {value:.4g}" for name, value in summary.items() if value is not None
     ]
+    if sweep:
+        lines = [
+            f"{world.sweep_field(sweep):>12}  cosine: smallest   mean  σ2/σ1   logit  others inside  aligned by"
+        ]
+        lines += [_swept(v) for v in document["values"]]
     _finish(document, as_json, out, lines)
+
+
+def _swept(value: dict[str, Any]) -> str:
+    """One value of a sweep as a line."""
+    setting, second, by = (
+        next(iter(value.values())),
+        value["second_to_first_singular_value"],
+        value["last_arrival"],
+    )
+    return (
+        f"{setting:>12g}  {value['smallest_cosine']:16.4f}  {value['mean_cosine']:.4f}"
+        f"  {'–' if second is None else f'{second:.4f}':>6}  {value['mean_logit']:6.2f}"
+        f"  {value['others_inside']:13.3f}  {'–' if by is None else by:>10}"
+    )
 
 
 @app.command()

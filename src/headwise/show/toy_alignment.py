@@ -10,8 +10,8 @@ from plotly.subplots import make_subplots
 
 from headwise.show.report import Figure, Report, Section, Table, Text
 from headwise.show.theme import NEUTRAL, PALETTE, styled
-from headwise.toy.alignment import SWEEPS, AlignmentRun
-from headwise.toy.alignment_study import study_variant, summarise
+from headwise.toy.alignment import AlignmentRun, sweep_field
+from headwise.toy.alignment_study import by_value, study_variant, summarise
 
 Record = dict[str, Any]
 
@@ -141,31 +141,61 @@ def attended_plane(run: AlignmentRun, variant: int = 0) -> go.Figure:
     )
 
 
+SETTINGS = {
+    "probability": "probability that a feature is active",
+    "lambda": "weight λ of the attention loss",
+    "features": "features N",
+    "head": "head dimensions H",
+    "sources": "sources attended over",
+}
+
+
 def sweep_figure(records: list[Record], name: str) -> go.Figure:
-    """Alignment against one setting: mean over seeds, and every seed."""
-    field = {"weight": "lambda"}.get(SWEEPS[name][0], SWEEPS[name][0])
+    """Against one setting, mean over seeds and every seed: alignment, and the logit that the pair reached."""
+    field = sweep_field(name)
     values = sorted({r[field] for r in records})
-    figure = go.Figure()
-    for side, colour in (("cos_query", PALETTE[0]), ("cos_key", PALETTE[1])):
-        by = {v: [r["pairs"][0][side] for r in records if r[field] == v] for v in values}
-        label = "query side" if side == "cos_query" else "key side"
+    figure = make_subplots(1, 2, horizontal_spacing=0.11)
+    drawn = (
+        ("query side", 1, PALETTE[0], lambda r: r["pairs"][0]["cos_query"]),
+        ("key side", 1, PALETTE[1], lambda r: r["pairs"][0]["cos_key"]),
+        ("logit", 2, PALETTE[2], lambda r: r["logits"][0]),
+    )
+    for label, column, colour, read in drawn:
+        by = {v: [read(r) for r in records if r[field] == v] for v in values}
         figure.add_trace(
             go.Scatter(
                 x=[v for v in values for _ in by[v]],
                 y=[c for v in values for c in by[v]],
                 mode="markers",
                 name=f"{label}, each seed",
+                showlegend=False,
                 marker={"color": colour, "size": 7, "opacity": 0.45},
-            )
+            ),
+            1,
+            column,
         )
         means = [sum(by[v]) / len(by[v]) for v in values]
         figure.add_trace(
-            go.Scatter(x=values, y=means, mode="lines", name=f"{label}, mean", line={"color": colour})
+            go.Scatter(x=values, y=means, mode="lines", name=label, line={"color": colour}), 1, column
         )
+    target = records[0]["pairs"][0]["target"]
+    dashed = {"color": NEUTRAL, "dash": "dash", "width": 1.5}
+    ends = [values[0], values[-1]]
+    figure.add_trace(
+        go.Scatter(x=ends, y=[target, target], mode="lines", name="target logit", line=dashed), 1, 2
+    )
     low = min(min(r["pairs"][0]["cos_query"], r["pairs"][0]["cos_key"]) for r in records)
-    figure.update_yaxes(range=[min(0.95, low - 0.02), 1.005])
-    kind = "log" if field in ("probability", "lambda", "sources") else "linear"
-    return styled(figure, height=380, xaxis_title=field, yaxis_title="|cos|", xaxis_type=kind)
+    figure.update_yaxes(title="|cos|", range=[min(0.95, low - 0.02), 1.005], row=1, col=1)
+    top = max(target, *(r["logits"][0] for r in records))
+    figure.update_yaxes(title="logit of the pair", range=[0, 1.08 * top], row=1, col=2)
+    figure.update_xaxes(
+        title=SETTINGS[field],
+        type="linear" if field == "features" else "log",
+        tickvals=values,
+        ticktext=[f"{v:g}" for v in values],
+        minor={"showgrid": False, "ticks": ""},
+    )
+    return styled(figure, height=360)
 
 
 def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> Report:
@@ -174,10 +204,14 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
     summary = summarise(records, run.history[-1]["step"])
     sections: list[Section] = []
     if sweep:
+        values = by_value(records, sweep_field(sweep))
+        columns = tuple(k.replace("_", " ") for k in values[0])
+        rows = [tuple("–" if x is None else x for x in v.values()) for v in values]
+        note = f"One batched training; seeds a value: {values[0]['seeds']}."
         sections.append(
             Section(
                 f"Sweep over {sweep}",
-                [Figure(sweep_figure(records, sweep), "One batched training; 5 seeds a value.")],
+                [Figure(sweep_figure(records, sweep), note), Table(columns, rows)],
             )
         )
     else:

@@ -73,6 +73,11 @@ SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
 }
 
 
+def sweep_field(name: str) -> str:
+    """What a variant's record calls the setting that a sweep changes."""
+    return {"weight": "lambda"}.get(SWEEPS[name][0], SWEEPS[name][0])
+
+
 def case(name: str, seeds: int = 5, seed: int = 0) -> list[AlignmentSetup]:
     """A named case, once a seed."""
     if name not in CASES:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.toy.alignment import AlignmentRun, AlignmentSetup, pair_cosines
+from headwise.toy.alignment import AlignmentRun, AlignmentSetup, pair_cosines, pair_strengths
 
 LEARNED = 4.0
 """A pair counts as learned once the head gives it this logit: e⁴ : 1 against a source without the feature."""
@@ -78,6 +78,7 @@ def study_variant(run: AlignmentRun, variant: int) -> dict[str, Any]:
             "query": float((exact_u @ u[:, channel]).abs()),
             "key": float((exact_v @ v[:, channel]).abs()),
         }
+        record["logits"] = pair_strengths(run, variant)
         record["arrival"] = arrivals(run, variant)
         record["learned"] = arrivals(run, variant, "strengths", LEARNED)
     return record
@@ -122,10 +123,8 @@ def summarise(records: list[dict[str, Any]], horizon: int) -> dict[str, Any]:
         "mean_largest_cosine_any_feature": sum(sum(r["largest_cosine"].values()) / 2 for r in records)
         / len(records),
         "second_to_first_singular_value": max(
-            r["spectrum"][1] / max(r["spectrum"][0], 1e-12) for r in records
-        )
-        if len(records[0]["spectrum"]) > 1
-        else None,
+            (s for r in records if (s := _second(r)) is not None), default=None
+        ),
     }
     if cosines[0]:
         flat = [c for row in cosines for c in row]
@@ -147,6 +146,38 @@ def summarise(records: list[dict[str, Any]], horizon: int) -> dict[str, Any]:
             summary[name] = sum(orders) / len(orders) if orders else None
         summary["sigma_order_correlation"] = _sigma_order(records)
     return summary
+
+
+def by_value(records: list[dict[str, Any]], field: str) -> list[dict[str, Any]]:
+    """A sweep over ``field`` of the records in a few numbers a value, seeds together."""
+    found = []
+    for value in sorted({r[field] for r in records}):
+        mine = [r for r in records if r[field] == value]
+        cosines = [min(p["cos_query"], p["cos_key"]) for r in mine for p in r["pairs"]]
+        logits = [r["logits"][0] for r in mine]
+        arrived = [a for r in mine for a in r["arrival"]]
+        found.append(
+            {
+                field: value,
+                "seeds": len(mine),
+                "smallest_cosine": min(cosines),
+                "mean_cosine": sum(cosines) / len(cosines),
+                "second_to_first_singular_value": max(
+                    (s for r in mine if (s := _second(r)) is not None), default=None
+                ),
+                "mean_logit": sum(logits) / len(logits),
+                "others_inside": sum(r["others_inside"] for r in mine) / len(mine),
+                "closed_form_cosine": min(min(r["closed_form"].values()) for r in mine),
+                "last_arrival": None if None in arrived else max(arrived),
+            }
+        )
+    return found
+
+
+def _second(record: dict[str, Any]) -> float | None:
+    """Second over first singular value; None for a head of one dimension."""
+    sigma = record["spectrum"]
+    return sigma[1] / max(sigma[0], 1e-12) if len(sigma) > 1 else None
 
 
 def _top(row: list[float], record: dict[str, Any], count: int) -> list[float]:
