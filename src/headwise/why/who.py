@@ -101,13 +101,11 @@ def who(
         for feature, matrix in zip(features, split.to(q), strict=True):
             logit = scale * float(k @ matrix @ q)
             through = {"query": matrix.mT @ k, "key": matrix @ q}
-            listed = [
-                FeatureWriter(component, side, d if side == "query" else s, float(value))
-                for side, parts in shares.items()
-                for component, value in zip(
-                    parts.components, (scale * parts.vectors.double() @ through[side]).tolist(), strict=True
-                )
-            ]
+            listed: list[FeatureWriter] = []
+            for side, place in places.items():
+                values = (scale * shares[side].vectors.double() @ through[side]).tolist()
+                pairs = zip(shares[side].components, values, strict=True)
+                listed += [FeatureWriter(component, side, place, value) for component, value in pairs]
             off = max(abs(sum(w.logit for w in listed if w.side == side) - logit) for side in shares)
             ordered = tuple(sorted(listed, key=lambda writer: -abs(writer.logit)))
             written.append(FeatureWriters(feature.name, logit, ordered, off))
