@@ -40,6 +40,7 @@ def intervene(
     from headwise.circuits.interventions import choose_edges
     from headwise.circuits.interventions import intervene as run
     from headwise.model.load import load
+    from headwise.model.progress import Progress
     from headwise.show.circuit_tables import effects_table
     from headwise.show.terminal import console
 
@@ -48,8 +49,14 @@ def intervene(
     read = Circuit.load(circuit, loaded)
     chosen = choose_edges(read, edges, top)
     sets = [[edge] for edge in chosen] + ([chosen] if len(chosen) > 1 else [])
-    effects = run(loaded, read, sets, scope=scope, action=action, draws=draws, seed=seed)  # pyright: ignore[reportArgumentType]
-    whole = faithfulness(loaded, read, draws=draws, seed=seed) if faithful else None
+    effects = []
+    with Progress("intervening") as progress:
+        for number, one in enumerate(sets):
+            progress.stage(f"set {number + 1} of {len(sets)}", number / len(sets))
+            effects += run(loaded, read, [one], scope=scope, action=action, draws=draws, seed=seed)  # pyright: ignore[reportArgumentType]
+        if faithful:
+            progress.stage("faithfulness of the whole circuit")
+        whole = faithfulness(loaded, read, draws=draws, seed=seed) if faithful else None
     if as_json:
         document = {
             "effects": [asdict(e) for e in effects],

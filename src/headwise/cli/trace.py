@@ -52,6 +52,7 @@ def trace(
     """Trace an answer to the circuit that made it, or one attention to the signals that cause it."""
     from headwise.circuits.build import trace as trace_prompt
     from headwise.model.load import load
+    from headwise.model.progress import Progress
     from headwise.show.circuit_tables import circuit_summary
     from headwise.show.terminal import console
 
@@ -60,10 +61,13 @@ def trace(
         return
     if key is not None:
         raise HeadwiseError(f"--key {key!r} was given without --head: say which head attends there")
-    circuit = trace_prompt(
-        load(model), prompt, answer=answer, wrong=wrong, top_k=top_k, top_p=top_p, mode=mode, tau=tau, rule=rule,
-        verify=verify, vectors=vectors,
-    )  # fmt: skip
+    loaded = load(model)
+    with Progress("tracing") as progress:
+        progress.stage("searching" + (" and verifying" if verify else ""))
+        circuit = trace_prompt(
+            loaded, prompt, answer=answer, wrong=wrong, top_k=top_k, top_p=top_p, mode=mode, tau=tau, rule=rule,
+            verify=verify, vectors=vectors,
+        )  # fmt: skip
     if json_file is not None and str(json_file) != "-":
         circuit.save(json_file)
     if html is not None:
