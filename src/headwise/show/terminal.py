@@ -43,7 +43,8 @@ def bar(share: float, width: int = 20) -> str:
 
 
 def diagnosis_table(diagnosis: Diagnosis) -> RenderableType:
-    shared = "" if diagnosis.kv_heads == diagnosis.heads else f", {diagnosis.kv_heads} key heads"
+    keys = f"{diagnosis.kv_heads} key head{'s' if diagnosis.kv_heads != 1 else ''}"
+    shared = "" if diagnosis.kv_heads == diagnosis.heads else f", {keys}"
     head = Text(
         f"{diagnosis.model}: {diagnosis.family}, {diagnosis.layers} layers × {diagnosis.heads} heads{shared}",
         style="bold",
