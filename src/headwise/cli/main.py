@@ -35,7 +35,11 @@ INTERRUPTED = 130
 
 def run() -> None:
     """Entry point of the ``headwise`` command."""
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    # All work is done and written. Taking a loaded model and torch apart module by module would cost two more seconds.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main(arguments: Sequence[str]) -> int:
