@@ -5,8 +5,9 @@
 
 Request: q of the last row and all keys of three heads, 8 prompts of 128 tokens, on the default model. ``--others``
 names the Python of a separate environment that has transformer-lens and nnsight (headwise itself needs neither);
-without it only the bare forward pass is compared. Runs are interleaved and medians are taken, so that a busy machine
-slows all alike; peak memory is that of torch's allocations during one call, in a process of its own.
+without it only the bare forward pass is compared. Every contender runs in a process of its own, in turns with a bare
+forward pass in that same process, and medians are taken: a busy machine then slows both alike. Peak memory is that of
+torch's allocations during one call.
 """
 
 from __future__ import annotations
@@ -127,7 +128,6 @@ def nnsight_contender(folder: str) -> Contender:
 
 CONTENDERS = {
     "headwise": headwise_contender,
-    "bare transformers": bare_contender,
     "TransformerLens": transformer_lens_contender,
     "nnsight": nnsight_contender,
 }
@@ -162,22 +162,27 @@ def serve(name: str, folder: str) -> None:
     import torch
 
     torch.set_num_threads(2)
-    run = CONTENDERS[name](folder)
+    bare, run = bare_contender(folder), CONTENDERS[name](folder)
+    bare_peak, _ = _peak_memory(bare)
     peak, result = _peak_memory(run)
-    if result is not None:
-        q, k = result  # pyright: ignore[reportGeneralTypeIssues]
-        print(
-            json.dumps({"peak": peak, "q": float(q.double().sum()), "k": float(k.double().sum())}), flush=True
-        )
-    else:
-        print(json.dumps({"peak": peak}), flush=True)
-    run()
-    for line in sys.stdin:
+    q, k = result  # pyright: ignore[reportGeneralTypeIssues]
+    first = {
+        "peak": peak,
+        "over": peak - bare_peak,
+        "q": float(q.double().sum()),
+        "k": float(k.double().sum()),
+    }
+    print(json.dumps(first), flush=True)
+    for number, line in enumerate(sys.stdin):
         if line.strip() == "stop":
             return
-        start = time.perf_counter()
-        run()
-        print(json.dumps(time.perf_counter() - start), flush=True)
+        pair = [bare, run] if number % 2 else [run, bare]
+        seconds = {}
+        for each in pair:
+            start = time.perf_counter()
+            each()
+            seconds[each] = time.perf_counter() - start
+        print(json.dumps({"run": seconds[run], "bare": seconds[bare]}), flush=True)
 
 
 def _peak_memory(run: Contender) -> tuple[float, object]:
@@ -206,18 +211,18 @@ class Worker:
             text=True,
         )
         self.first = self._read()
-        self.times: list[float] = []
+        self.times: list[dict[str, float]] = []
 
     def turn(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
-        self.times.append(float(self._read()))  # pyright: ignore[reportArgumentType]
+        self.times.append(self._read())
 
     def _read(self):
         assert self.process.stdout is not None
         while line := self.process.stdout.readline():
-            if line.startswith(("{", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")):
+            if line.startswith("{"):
                 return json.loads(line)
         assert self.process.stderr is not None
         raise SystemExit(f"{self.process.args} failed:\n{self.process.stderr.read()[-2000:]}")
@@ -241,11 +246,9 @@ def main() -> None:
     from headwise.model import store
 
     folder = str(store.ensure("smollm2"))
-    names = ["headwise", "bare transformers", *(["TransformerLens", "nnsight"] if arguments.others else [])]
+    names = ["headwise", *(["TransformerLens", "nnsight"] if arguments.others else [])]
     workers = {
-        name: Worker(
-            arguments.others if name in ("TransformerLens", "nnsight") else sys.executable, name, folder
-        )
+        name: Worker(sys.executable if name == "headwise" else arguments.others, name, folder)
         for name in names
     }
     for _ in range(arguments.rounds):
@@ -254,19 +257,19 @@ def main() -> None:
     for worker in workers.values():
         worker.close()
 
-    bare, ours = workers["bare transformers"], workers["headwise"]
+    ours = workers["headwise"]
     print(
         f"{BATCH} prompts × {TOKENS} tokens, 3 heads up to layer {LAST_LAYER}, last row; {arguments.rounds} rounds"
     )
-    print(f"{'':20}{'median ms':>10}{'× bare':>9}{'peak MB':>9}{'over bare':>11}{'same numbers':>14}")
+    print(
+        f"{'':18}{'median ms':>10}{'bare ms':>9}{'× bare':>8}{'peak MB':>9}{'over bare':>11}{'same numbers':>14}"
+    )
     for name, worker in workers.items():
-        median = statistics.median(worker.times)
-        ratio = statistics.median(mine / other for mine, other in zip(worker.times, bare.times, strict=True))
-        same = "-"
-        if "q" in worker.first:
-            same = "yes" if all(abs(worker.first[s] - ours.first[s]) < 0.5 for s in ("q", "k")) else "NO"
-        over = worker.first["peak"] - bare.first["peak"]
-        print(f"{name:20}{1000 * median:10.1f}{ratio:9.2f}{worker.first['peak']:9.1f}{over:11.1f}{same:>14}")
+        run, bare = ([turn[what] for turn in worker.times] for what in ("run", "bare"))
+        ratio = statistics.median(mine / other for mine, other in zip(run, bare, strict=True))
+        same = "yes" if all(abs(worker.first[s] - ours.first[s]) < 0.5 for s in ("q", "k")) else "NO"
+        times = f"{1000 * statistics.median(run):10.1f}{1000 * statistics.median(bare):9.1f}{ratio:8.2f}"
+        print(f"{name:18}{times}{worker.first['peak']:9.1f}{worker.first['over']:11.1f}{same:>14}")
 
 
 if __name__ == "__main__":
