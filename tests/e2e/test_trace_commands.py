@@ -90,8 +90,9 @@ def test_removing_the_signals_moves_attention_and_answer_far_more_than_controls(
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("prompt", "right", "other"),
-    # short ones: the reference materialises every candidate's row
+    # the reference materialises every candidate's row: half a minute for the longest
     [
+        (PROMPT, " Mary", " John"),
         ("The capital of France is", " Paris", " London"),
         ("When John and Mary left, John told", " Mary", " John"),
     ],
