@@ -13,11 +13,13 @@ import pytest
 import torch
 
 import headwise
+from headwise.channels.channels import Channels
 from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.errors import HeadwiseError
 from headwise.show.circuit_page import circuit_page
 from headwise.show.circuit_tables import circuit_summary
 from headwise.show.terminal import console
+from headwise.types import Head
 from tiny import tiny
 from tiny_circuits import largest_circuit
 
@@ -211,3 +213,28 @@ def test_a_browser_draws_every_edge(circuit: Circuit, tmp_path: Path, many: bool
     assert done.stdout.count('<tr class="pick">') == len(circuit.edges)
     assert "<title>broken" not in done.stdout
     assert "<img" not in done.stdout.split("<script")[0]
+
+
+@pytest.mark.parametrize("name", ["llama-biased", "gpt2", "qwen3", "gemma2"])
+def test_strengths_are_the_signal(name: str) -> None:
+    """Along the channels' unit directions a signal is its strengths; in head space it is what an edit removes."""
+    model = tiny(name, torch.float64)
+    circuit = largest_circuit(model, vectors=True)
+    seen = 0
+    for edge in circuit.edges:
+        if edge.signal is None:
+            assert edge.strengths == ()
+            continue
+        node = circuit.node(edge.target)
+        channels = Channels.of(model, Head(node.layer, node.head or 0))
+        strengths, chosen = torch.tensor(edge.strengths).double(), list(edge.channels)
+        sigma = channels.sigma[chosen]
+        if edge.side == "query":
+            rebuilt = (strengths * torch.where(sigma > 0, sigma, 1.0)) @ channels.key_map[chosen]
+        else:
+            rebuilt = channels.query_map[:, chosen] @ strengths
+        torch.testing.assert_close(
+            rebuilt, torch.tensor(edge.signal, dtype=torch.float64), atol=1e-9, rtol=1e-6
+        )
+        seen += 1
+    assert seen >= 3

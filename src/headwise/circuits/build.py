@@ -239,19 +239,21 @@ def _edges(
 ) -> list[Edge]:  # fmt: skip
     """One edge per component: its channels in the order of removal, its weight the attention they took."""
     position = firing.query if signals.side == "query" else firing.key
-    grouped: dict[Component, tuple[float, tuple[int, ...]]] = {}
-    for component, channel, drop in zip(signals.components, signals.channels, signals.drops, strict=True):
-        weight, channels = grouped.get(component, (0.0, ()))
-        grouped[component] = (weight + drop, (*channels, channel))
+    grouped: dict[Component, tuple[float, tuple[int, ...], tuple[float, ...]]] = {}
+    for component, channel, strength, drop in zip(
+        signals.components, signals.channels, signals.strengths, signals.drops, strict=True
+    ):
+        weight, channels, strengths = grouped.get(component, (0.0, (), ()))
+        grouped[component] = (weight + drop, (*channels, channel), (*strengths, strength))
     edges = []
-    for component, (weight, channels) in grouped.items():
+    for component, (weight, channels, strengths) in grouped.items():
         above = _firing_at(component, position)
         source = add(node_of(component, position, None if above is None else traced.attention[above]))
         signal = None
         if vectors:
             found = signal_vectors(up, firing, signals.side, component, channels)
             signal = tuple((found if signals.side == "query" else found[firing.key]).tolist())
-        edges.append(Edge(source, target, signals.side, weight, channels, signal))
+        edges.append(Edge(source, target, signals.side, weight, channels, strengths, signal))
     return edges
 
 

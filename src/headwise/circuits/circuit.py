@@ -67,7 +67,8 @@ class Edge:
     """What one component wrote into some channels of one side of a firing.
 
     ``weight`` is the attention that its removal took (for an edge into the answer: its share of the answer);
-    ``channels`` are in the order of removal, none for an edge into the answer. ``signal`` is the removed vector in
+    ``channels`` are in the order of removal, none for an edge into the answer; ``strengths`` are what was written along
+    each channel's unit direction (u_k at the query, v_k at the key's token), as the head reads it. ``signal`` is the removed vector in
     the head's space (of the query, or of the key at the node's key token), kept on request.
     """
 
@@ -76,6 +77,7 @@ class Edge:
     side: Side
     weight: float
     channels: tuple[int, ...] = ()
+    strengths: tuple[float, ...] = ()
     signal: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -39,7 +39,7 @@ def to_dict(circuit: Circuit) -> dict[str, Any]:
         ],
         "edges": [
             {"source": e.source, "target": e.target, "side": e.side, "weight": e.weight, "channels": list(e.channels),
-             **({} if e.signal is None else {"signal": list(e.signal)})}
+             "strengths": list(e.strengths), **({} if e.signal is None else {"signal": list(e.signal)})}
             for e in edges
         ],
         "counterfactuals": [
@@ -104,7 +104,7 @@ def from_dict(data: dict[str, Any]) -> Circuit:
         nodes=nodes,
         edges=tuple(
             Edge(e["source"], e["target"], e["side"], e["weight"], tuple(e["channels"]),
-                 tuple(e["signal"]) if "signal" in e else None)
+                 tuple(e.get("strengths", ())), tuple(e["signal"]) if "signal" in e else None)
             for e in data["edges"]
         ),
         tokens=tuple(data["tokens"]),

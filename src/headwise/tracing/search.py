@@ -81,6 +81,8 @@ class SideSignals:
     """Attention once all of them are removed."""
     components: tuple[Component, ...]
     channels: tuple[int, ...]
+    strengths: tuple[float, ...]
+    """What each component wrote along the channel's unit direction: u_k at the query, v_k at the key's token."""
     attributions: tuple[float, ...]
     drops: tuple[float, ...]
     """The attention each removal took; they sum to ``attention − after``."""
@@ -148,6 +150,7 @@ class _Chunk:
         self.cap = up.cap if shared.rules.soft_cap else None
         self.query_map = shared.channels.query_map.to(device)[self.heads]
         self.key_map = shared.channels.key_map.to(device)[self.heads]
+        self.sigma = shared.channels.sigma.to(device)[self.heads]
         q = up.q[layer, self.heads, self.d].double()
         k = up.k[layer, self.kv].double()
         self.visible = up.visible(layer)[self.d]
@@ -255,7 +258,7 @@ class _Chunk:
             value, flat = among.flatten(1).topk(m, 1)
             component = top.gather(1, flat // scores.shape[2])
             channel = flat % scores.shape[2]
-            candidates = self._rows(side, open_, component, channel, vectors, reading)
+            candidates, strength = self._rows(side, open_, component, channel, vectors, reading)
             rows = Rows(
                 self.logits[open_], self.visible[open_], self.s[open_], self.tau[open_], self.cap, candidates
             )
@@ -264,22 +267,35 @@ class _Chunk:
             ready = done.nonzero()[:, 0]
             if len(ready):
                 self._finish(
-                    side, open_, ready, rows, count, component, channel, value, completeness, results
+                    side,
+                    open_,
+                    ready,
+                    rows,
+                    count,
+                    component,
+                    channel,
+                    strength,
+                    value,
+                    completeness,
+                    results,
                 )
             open_, m = open_[~done], min(limit, m * 4)
         return results  # pyright: ignore[reportReturnType]
 
     def _rows(
         self, side: Side, of: Tensor, component: Tensor, channel: Tensor, vectors: Tensor, reading: Tensor
-    ) -> Tensor:
-        """Rows over keys [f, m, t] of some candidates (component, channel) [f, m] of the firings ``of``."""
+    ) -> tuple[Tensor, Tensor]:
+        """Rows over keys [f, m, t] and strengths [f, m] of some candidates (component, channel) of firings ``of``."""
         if side == "query":
             chosen = vectors[of[:, None], component].double()
             coordinate = (
                 chosen * reading[of].mT.gather(1, channel[..., None].expand(-1, -1, chosen.shape[2]))
             ).sum(-1)
             b = self.b[of].mT.gather(1, channel[..., None].expand(-1, -1, self.T))
-            return coordinate[..., None] * b * self.visible[of][:, None]
+            # A query's coordinate holds scale and σ; a null channel has no σ, its coordinate is as large as it is.
+            sigma = self.sigma[of].gather(1, channel)
+            unit = self.scale * torch.where(sigma > 0, sigma, torch.ones_like(sigma))
+            return coordinate[..., None] * b * self.visible[of][:, None], coordinate / unit
         f, m = component.shape
         along = self.key_map[of].gather(1, channel[..., None].expand(-1, -1, vectors.shape[2])).flatten(0, 1)
         owner = of[:, None].expand(-1, m).flatten()
@@ -302,11 +318,13 @@ class _Chunk:
             y = self.turned_offset[owner[at]].double()
             rows[at] = (y @ along[at][..., None])[..., 0] * self.offset_scalar[owner[at]]
         a = self.a[of].gather(1, channel)
-        return rows.view(f, m, self.T) * a[..., None] * self.visible[of][:, None]
+        rows = rows.view(f, m, self.T)
+        strength = rows.gather(2, self.s[of][:, None, None].expand(-1, m, 1))[..., 0]
+        return rows * a[..., None] * self.visible[of][:, None], strength
 
     def _finish(
         self, side: Side, of: Tensor, ready: Tensor, rows: Rows, count: Tensor, component: Tensor, channel: Tensor,
-        value: Tensor, completeness: Tensor, results: list[SideSignals | None],
+        strength: Tensor, value: Tensor, completeness: Tensor, results: list[SideSignals | None],
     ) -> None:  # fmt: skip
         width = max(1, int(count[ready].max()))
         cut = Rows(rows.logits[ready], rows.visible[ready], rows.key[ready], rows.tau[ready], rows.cap,
@@ -326,6 +344,7 @@ class _Chunk:
                 after=float(after[n]),
                 components=tuple(self.up.component(self.layer, c) for c in component[place, keep].tolist()),
                 channels=tuple(channel[place, keep].tolist()),
+                strengths=tuple(strength[place, keep].tolist()),
                 attributions=tuple(value[place, keep].tolist()),
                 drops=tuple(taken[n, keep].tolist()),
                 completeness=float(completeness[i]),
