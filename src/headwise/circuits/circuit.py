@@ -68,8 +68,8 @@ class Edge:
 
     ``weight`` is the attention that its removal took (for an edge into the answer: its share of the answer);
     ``channels`` are in the order of removal, none for an edge into the answer; ``strengths`` are what was written along
-    each channel's unit direction (u_k at the query, v_k at the key's token), as the head reads it. ``signal`` is the removed vector in
-    the head's space (of the query, or of the key at the node's key token), kept on request.
+    each channel's unit direction (u_k at the query, v_k at the key's token), as the head reads it. ``signal`` is the
+    removed vector in the head's space (of the query, or of the key at the node's key token), kept on request.
     """
 
     source: str
