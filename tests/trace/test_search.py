@@ -176,3 +176,19 @@ def test_long_prompts_small_chunks_and_small_blocks_change_nothing(
         for side in ("query", "key"):
             assert (a[side].components, a[side].channels) == (b[side].components, b[side].channels)
             assert a[side].drops == pytest.approx(b[side].drops, abs=1e-12)
+
+
+def test_heads_shared_by_many_prompts_are_read_alike(variant: str) -> None:
+    """Joined with the outputs below, a head reads values; alone it reads what was written. The same shares."""
+    model = tiny(variant, torch.float64)
+    up = Upstream(model.split(prompts_of(9, 6)), 0)
+    firings = _firings(up, 3, Rules())
+    alone, shared = (LayerSearch(model, 3, Rules(), up.dtype) for _ in range(2))
+    shared.expect([(up, firings)] * 50)
+    for a, b in zip(alone.run(up, firings), shared.run(up, firings), strict=True):
+        for side in ("query", "key"):
+            assert a[side].components == b[side].components
+            assert a[side].channels == b[side].channels
+            assert a[side].strengths == pytest.approx(b[side].strengths, abs=1e-9)
+    assert not alone._joined  # pyright: ignore[reportPrivateUsage]
+    assert shared._joined  # pyright: ignore[reportPrivateUsage]

@@ -13,7 +13,8 @@ Rows over keys are only built for the few candidates that the search asks for (d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -109,14 +110,39 @@ class LayerSearch:
         self.channels = layer_channels(model, layer)
         self.group = model.anatomy.group
         self._carried: dict[Side, tuple[tuple[int, ...], Tensor]] = {}
+        self._joined: dict[tuple[Side, int], Tensor] = {}
+        self._tokens: Counter[tuple[Side, int]] = Counter()
+        """Tokens of the prompts in which a head's queries (a key head's keys) will be searched."""
+
+    def expect(self, wanted: Iterable[tuple[Upstream, Sequence[Firing]]]) -> None:
+        """Say which firings of which prompts will be searched: heads that many prompts share are joined with the
+        outputs below them once, instead of reading every written vector in every prompt.
+        """
+        for up, firings in wanted:
+            for head in {f.head for f in firings}:
+                self._tokens["query", head] += up.tokens
+            for head in {f.head // self.group for f in firings}:
+                self._tokens["key", head] += up.tokens
 
     def carried(self, up: Upstream, side: Side, heads: Tensor, matrices: Tensor) -> Tensor:
         """:meth:`Upstream.carried`, remembered for the next chunk: firings of one head follow one another."""
         key = (id(up), *heads.tolist())
         if side not in self._carried or self._carried[side][0] != key:
             self._carried.pop(side, None)  # before its successor is made
-            self._carried[side] = key, up.carried(matrices, self.layer)
+            _, width, d_model = matrices.shape
+            joined = [
+                self._join(up, side, head, matrices[place])
+                if self._tokens[side, head] * (d_model - width) > d_model * width
+                else None
+                for place, head in enumerate(heads.tolist())
+            ]
+            self._carried[side] = key, up.carried(matrices, self.layer, joined)
         return self._carried[side][1]
+
+    def _join(self, up: Upstream, side: Side, head: int, matrix: Tensor) -> Tensor:
+        if (side, head) not in self._joined:
+            self._joined[side, head] = up.join(matrix, self.layer)
+        return self._joined[side, head]
 
     def run(self, up: Upstream, firings: Sequence[Firing]) -> list[dict[Side, SideSignals]]:
         """Search the firings of one prompt, in chunks whose memory is bounded (at least one firing)."""

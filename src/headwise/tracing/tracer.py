@@ -50,18 +50,21 @@ def trace_down(
                 c = seed.component
                 meet(prompt, Firing(c.layer, c.index, up.tokens - 1, c.source))
     for layer in range(model.n_layers - 1, -1, -1):
-        search = None
+        chosen: dict[int, list[Firing]] = {}
         for prompt, met in sorted(waiting.pop(layer, {}).items()):
-            up, result = ups[prompt], traced[prompt]
-            firings = sorted(met)
+            up, firings = ups[prompt], sorted(met)
             attention = up.cells(layer, firings)
-            result.attention.update(zip(firings, attention, strict=True))
-            chosen = [f for f, a in zip(firings, attention, strict=True) if _expands(up, f, a, rules)]
-            if not chosen:
-                continue
-            search = search or LayerSearch(model, layer, rules, up.dtype)
-            for firing, sides in zip(chosen, search.run(up, chosen), strict=True):
-                result.signals[firing] = sides
+            traced[prompt].attention.update(zip(firings, attention, strict=True))
+            expanded = [f for f, a in zip(firings, attention, strict=True) if _expands(up, f, a, rules)]
+            if expanded:
+                chosen[prompt] = expanded
+        if not chosen:
+            continue
+        search = LayerSearch(model, layer, rules, ups[0].dtype)
+        search.expect((ups[prompt], firings) for prompt, firings in chosen.items())
+        for prompt, firings in chosen.items():
+            for firing, sides in zip(firings, search.run(ups[prompt], firings), strict=True):
+                traced[prompt].signals[firing] = sides
                 for side, signals in sides.items():
                     for component in set(signals.components):
                         next_firing = upstream_firing(component, side, firing)

@@ -177,11 +177,30 @@ class Upstream:
 
     # --- read by heads above ---------------------------------------------------------------------------------------
 
-    def carried(self, matrices: Tensor, layer: int) -> Tensor:
+    def carried(self, matrices: Tensor, layer: int, joined: Sequence[Tensor | None] = ()) -> Tensor:
         """Each value below a layer, through its head's output and some reading maps [m, d_head, d_model].
 
-        Returns [m, layers·H·T, d_head]. The attention weight is left out: it is a scalar per row.
+        Returns [m, layers·H·T, d_head]. The attention weight is left out: it is a scalar per row. ``joined`` are the
+        maps as :meth:`join` gives them, where they are at hand.
         """
+        if not any(one is not None for one in joined):
+            return self._carried_alone(matrices, layer)
+        parts = []
+        for place, one in enumerate(joined):
+            if one is None:
+                parts.append(self._carried_alone(matrices[place : place + 1], layer)[0])
+            else:
+                parts.append((self._all_values()[:layer].flatten(0, 1) @ one.mT).flatten(0, 1))
+        return torch.stack(parts)
+
+    def join(self, matrix: Tensor, layer: int) -> Tensor:
+        """A reading map [d_head, d_model] behind every head's output below a layer: [layers·H, d_head, d_head].
+
+        The same for every prompt: this is how a head reads the *values* of the heads below it.
+        """
+        return torch.cat([matrix @ self.stream.output_weight(below) for below in range(layer)])
+
+    def _carried_alone(self, matrices: Tensor, layer: int) -> Tensor:
         m, width, d_model = matrices.shape
         if self.tokens <= LONG:
             written = self._all_written()[:layer].reshape(-1, d_model)
@@ -202,6 +221,10 @@ class Upstream:
         if self._written is None:
             self._written = torch.stack([self.written(layer) for layer in range(self.n_layers)])
         return self._written
+
+    def _all_values(self) -> Tensor:
+        """[L, H, T, d_head]"""
+        return self.v.repeat_interleave(self.group, dim=1)
 
     def _values(self, layer: int) -> Tensor:
         return self.v[layer].repeat_interleave(self.group, dim=0)
