@@ -12,7 +12,7 @@ import torch
 from headwise.errors import HeadwiseError
 from headwise.show.toy_alignment import sweep_figure
 from headwise.toy import alignment as world
-from headwise.toy.alignment import AlignmentSetup, case, pair_cosines, sweep, train_alignment
+from headwise.toy.alignment import AlignmentRun, AlignmentSetup, case, pair_cosines, sweep, train_alignment
 from headwise.toy.alignment_study import by_value, closed_form_vectors, study_variant, summarise
 from headwise.toy.runs import RunFolder
 
@@ -146,3 +146,23 @@ def test_a_sweep_figure_holds_every_seed_and_their_means():
     assert list(traces["key side, each seed"].y) == [r["pairs"][0]["cos_key"] for r in records]
     assert traces["logit"].y[1] == pytest.approx(sum(r["logits"][0] for r in records[2:]) / 2)
     assert set(traces["target logit"].y) == {10.0}
+
+
+def test_pairs_of_equal_singular_value_are_related_though_no_channel_is_theirs():
+    """Two pairs with σ equal: the decomposition may mix them, the singular relation does not."""
+    setup = AlignmentSetup(features=4, dims=4, head=4, targets=((0, 2, 5.0), (1, 3, 5.0)))
+    w = torch.eye(4, dtype=torch.float64)
+    omega = torch.zeros(4, 4, dtype=torch.float64)
+    omega[0, 2], omega[1, 3] = 1.0, 1.0
+    turn = torch.linalg.qr(
+        torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    ).Q
+    # Ω = w_qᵀ w_k for any rotation of the head's own space.
+    weights = {"w": w[None], "bias": torch.zeros(1, 4), "w_q": turn[None], "w_k": (turn @ omega)[None]}
+    equal = pair_cosines(AlignmentRun([setup], weights, []), 0)
+    assert [p["relation"] for p in equal] == pytest.approx([1.0, 1.0], abs=1e-9)
+    # A pair whose key is read together with another feature is not a singular pair.
+    omega[0, 3] = 1.0
+    weights["w_k"] = (turn @ omega)[None]
+    mixed = pair_cosines(AlignmentRun([setup], weights, []), 0)
+    assert mixed[0]["relation"] == pytest.approx(2**-0.5, abs=1e-9)

@@ -98,7 +98,7 @@ def payload(
         setup = PayloadSetup(d_head, latents, (cell,), preset=preset, seed=seed)  # type: ignore[arg-type]
     plan = {"fast": FAST, "paper": PAPER}[schedule]
     plan = plan if steps is None else replace(plan, max_steps=steps)
-    effort = Effort() if samples is None else Effort(samples, samples, samples)
+    effort = Effort.for_head(d_head) if samples is None else Effort(samples, samples, samples)
     with _progress() as bar:
         task = bar.add_task(f"training {len(setup.cells)} cells", total=plan.max_steps, note="")
         measure = bar.add_task("measuring", total=len(setup.cells), note="", visible=False)

@@ -80,16 +80,18 @@ def gram(run: AlignmentRun, variant: int = 0) -> go.Figure:
 
 
 def course(run: AlignmentRun, variant: int = 0) -> go.Figure:
-    """Alignment of every pair over training, the logit the head gives it, and the attention loss, on one
-    axis.
+    """Alignment of every pair over training (with one channel, and as a singular pair), the logit the head gives
+    it, and the attention loss, on one axis.
     """
-    figure = make_subplots(3, 1, shared_xaxes=True, row_heights=[0.4, 0.36, 0.24], vertical_spacing=0.05)
+    figure = make_subplots(
+        4, 1, shared_xaxes=True, row_heights=[0.27, 0.27, 0.27, 0.19], vertical_spacing=0.04
+    )
     steps = [h["step"] for h in run.history]
     targets = run.setups[variant].targets
     for pair, (i, j, logit) in enumerate(targets):
         share = pair / max(1, len(targets) - 1)
         colour = f"hsl({220 - 200 * share:.0f},65%,{45 + 8 * share:.0f}%)"
-        for row, kind in ((1, "cosines"), (2, "strengths")):
+        for row, kind in ((1, "cosines"), (2, "relations"), (3, "strengths")):
             figure.add_trace(
                 go.Scatter(
                     x=steps,
@@ -103,13 +105,14 @@ def course(run: AlignmentRun, variant: int = 0) -> go.Figure:
                 1,
             )
     loss = [h["attention"][variant] for h in run.history]
-    figure.add_trace(go.Scatter(x=steps, y=loss, name="attention loss", line={"color": NEUTRAL}), 3, 1)
-    figure.update_yaxes(title="|cos|, weaker side", range=[0, 1.03], row=1, col=1)
-    figure.update_yaxes(title="logit of the pair", row=2, col=1)
-    figure.update_yaxes(title="loss", type="log", row=3, col=1)
-    figure.update_xaxes(title="step", row=3, col=1)
+    figure.add_trace(go.Scatter(x=steps, y=loss, name="attention loss", line={"color": NEUTRAL}), 4, 1)
+    figure.update_yaxes(title="|cos|, one channel", range=[0, 1.03], row=1, col=1)
+    figure.update_yaxes(title="singular relation", range=[0, 1.03], row=2, col=1)
+    figure.update_yaxes(title="logit of the pair", row=3, col=1)
+    figure.update_yaxes(title="loss", type="log", row=4, col=1)
+    figure.update_xaxes(title="step", row=4, col=1)
     legend = {"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top", "font": {"size": 10}}
-    return styled(figure, height=680, legend=legend, margin={"l": 60, "r": 170, "t": 30, "b": 50})
+    return styled(figure, height=820, legend=legend, margin={"l": 60, "r": 170, "t": 30, "b": 50})
 
 
 def attended_plane(run: AlignmentRun, variant: int = 0) -> go.Figure:
@@ -198,6 +201,12 @@ def sweep_figure(records: list[Record], name: str) -> go.Figure:
     return styled(figure, height=360)
 
 
+_COURSE = (
+    "Seed 0: |cos| of every pair with its best channel; how far Ωw_j points along w_i and Ωᵀw_i along w_j, which does"
+    " not depend on how pairs of equal singular value are told apart; the logit of the pair; the loss."
+)
+
+
 def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> Report:
     """The page of one case or sweep."""
     records = [study_variant(run, v) for v in range(len(run.setups))]
@@ -235,11 +244,7 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
                     attended_plane(run), "Seed 0: features projected into the attended pair's plane."
                 )
                 sections[-1] = Section("Geometry", [*sections[-1].blocks, plane])
-            sections.append(
-                Section(
-                    "Over training", [Figure(course(run), "Seed 0: alignment of every pair, and the loss.")]
-                )
-            )
+            sections.append(Section("Over training", [Figure(course(run), _COURSE)]))
     if records[0]["pairs"]:
         rows = [
             (
@@ -251,11 +256,22 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
                 p["sigma"],
                 p["cos_query"],
                 p["cos_key"],
+                p["relation"],
             )
             for r in records
             for p in r["pairs"]
         ]
-        columns = ("seed", "query feature", "key feature", "target", "channel", "σ", "cos query", "cos key")
+        columns = (
+            "seed",
+            "query feature",
+            "key feature",
+            "target",
+            "channel",
+            "σ",
+            "cos query",
+            "cos key",
+            "relation",
+        )
         sections.append(Section("Pairs", [Table(columns, rows)]))
     facts = {k.replace("_", " "): f"{v:.3f}" for k, v in summary.items() if isinstance(v, float)}
     text = {

@@ -185,11 +185,17 @@ def losses(weights: dict[str, Tensor], packed: dict[str, Tensor], f: Tensor) -> 
 def pair_cosines(run: AlignmentRun, variant: int) -> list[dict[str, float]]:
     """For every wanted pair, its best channel and |cos| with that channel's singular vectors on both
     sides.
+
+    ``relation`` asks the same without naming a channel: how far Ωw_j points along w_i and Ωᵀw_i along w_j (the
+    weaker of the two). Where both do, (w_i, w_j) is a pair of singular vectors, also where two pairs have equal
+    singular values and the decomposition may return any mixture of them.
     """
     setup = run.setups[variant]
     u, sigma, v = run.head(variant)
     unit = torch.nn.functional.normalize(run.features(variant), dim=0)
     query, key = (unit.mT @ u).abs(), (unit.mT @ v).abs()
+    forward = torch.nn.functional.normalize(u @ (sigma[:, None] * (v.mT @ unit)), dim=0)
+    backward = torch.nn.functional.normalize(v @ (sigma[:, None] * (u.mT @ unit)), dim=0)
     found = []
     for i, j, logit in setup.targets:
         both = torch.minimum(query[i], key[j])
@@ -203,6 +209,7 @@ def pair_cosines(run: AlignmentRun, variant: int) -> list[dict[str, float]]:
                 "sigma": float(sigma[k]),
                 "cos_query": float(query[i, k]),
                 "cos_key": float(key[j, k]),
+                "relation": float(torch.minimum(forward[:, j] @ unit[:, i], backward[:, i] @ unit[:, j])),
             }
         )
     return found
@@ -257,15 +264,14 @@ def train_alignment(
             continue
         weights = {name: value.detach() for name, value in weights.items()}
         run = AlignmentRun(setups, weights, history)
-        cosines = [
-            [min(p["cos_query"], p["cos_key"]) for p in pair_cosines(run, v)] for v in range(len(setups))
-        ]
+        pairs = [pair_cosines(run, v) for v in range(len(setups))]
         history.append(
             {
                 "step": step,
                 "reconstruction": recon.tolist(),
                 "attention": attention.tolist(),
-                "cosines": cosines,
+                "cosines": [[min(p["cos_query"], p["cos_key"]) for p in found] for found in pairs],
+                "relations": [[p["relation"] for p in found] for found in pairs],
                 "strengths": [pair_strengths(run, v) for v in range(len(setups))],
             }
         )

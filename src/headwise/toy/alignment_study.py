@@ -80,13 +80,14 @@ def study_variant(run: AlignmentRun, variant: int) -> dict[str, Any]:
         }
         record["logits"] = pair_strengths(run, variant)
         record["arrival"] = arrivals(run, variant)
+        record["related"] = arrivals(run, variant, "relations")
         record["learned"] = arrivals(run, variant, "strengths", LEARNED)
     return record
 
 
 def arrivals(run: AlignmentRun, variant: int, kind: str = "cosines", level: float = 0.9) -> list[int | None]:
-    """The step from which each pair's cosine (or ``strengths``, its logit) stays above ``level``; None if
-    never.
+    """The step from which each pair's cosine (``relations``: its singular relation, ``strengths``: its logit)
+    stays above ``level``; None if never.
     """
     steps = [h["step"] for h in run.history]
     found: list[int | None] = []
@@ -100,8 +101,8 @@ def arrivals(run: AlignmentRun, variant: int, kind: str = "cosines", level: floa
 def order_correlation(record: dict[str, Any], horizon: int, kind: str = "arrival") -> float | None:
     """Spearman correlation of target logit and arrival step; pairs that never arrived count as ``horizon``.
 
-    Negative means that more important pairs come earlier. ``kind`` is ``arrival`` (alignment) or
-    ``learned`` (logit).
+    Negative means that more important pairs come earlier. ``kind`` is ``arrival`` (cosine with one channel),
+    ``related`` (singular relation, whatever the channel) or ``learned`` (logit).
     """
     from scipy.stats import spearmanr
 
@@ -129,17 +130,23 @@ def summarise(records: list[dict[str, Any]], horizon: int) -> dict[str, Any]:
     if cosines[0]:
         flat = [c for row in cosines for c in row]
         top = [c for row, r in zip(cosines, records, strict=True) for c in _top(row, r, 5)]
+        relations = [[p["relation"] for p in r["pairs"]] for r in records]
         summary |= {
             "smallest_cosine": min(flat),
             "mean_cosine": sum(flat) / len(flat),
             "smallest_cosine_top5": min(top),
+            "smallest_relation": min(c for row in relations for c in row),
+            "smallest_relation_top5": min(
+                c for row, r in zip(relations, records, strict=True) for c in _top(row, r, 5)
+            ),
             "share_above_0.95": sum(c >= 0.95 for c in flat) / len(flat),
             "closed_form_cosine": min(min(r["closed_form"].values()) for r in records),
             "others_inside": sum(r["others_inside"] for r in records) / len(records),
             "others_inside_by_chance": records[0]["others_inside_by_chance"],
         }
         for name, kind in (
-            ("alignment_order_correlation", "arrival"),
+            ("alignment_order_correlation", "related"),
+            ("channel_order_correlation", "arrival"),
             ("learning_order_correlation", "learned"),
         ):
             orders = [o for r in records if (o := order_correlation(r, horizon, kind)) is not None]

@@ -41,7 +41,7 @@ from headwise.types import Subspace
 
 @dataclass(frozen=True)
 class Effort:
-    """How many samples the measurements take; the defaults are the paper's."""
+    """How many samples the measurements take; the defaults are the paper's for a head of 8 dimensions."""
 
     triplets: int = 40_960
     control_triplets: int = 8_192
@@ -52,6 +52,15 @@ class Effort:
     def __post_init__(self) -> None:
         if min(self.triplets, self.control_triplets, self.swaps) < 16 or self.random_draws < 1:
             raise HeadwiseError("a payload study needs at least 16 triplets and samples and one random draw")
+
+    @classmethod
+    def for_head(cls, d_head: int) -> Effort:
+        """Triplets in proportion to the head: an estimated subspace errs as √(dimensions / samples).
+
+        >>> Effort.for_head(8).triplets, Effort.for_head(16).triplets
+        (40960, 81920)
+        """
+        return cls(triplets=max(cls.triplets, cls.triplets * d_head // 8))
 
 
 @dataclass(frozen=True, eq=False)
