@@ -1,0 +1,1 @@
+"""Thousands of prompts, one circuit each, and what they share."""
