@@ -101,6 +101,26 @@ def encode(tokenizer: Any, prompts: Prompt | Sequence[Prompt], context: int | No
     return encoded
 
 
+def single_token(tokenizer: Any, text: str, what: str = "answer") -> int:
+    """The token that a text is; refused, with a hint, if it is none or several."""
+    if tokenizer is None:
+        raise HeadwiseError(f"this model has no tokenizer: give the {what} as a token id")
+    ids = list(tokenizer(text, add_special_tokens=False).input_ids) if text else []
+    if not ids:
+        raise HeadwiseError(
+            f"the {what} is empty: give one token, with its leading space if it has one (' Mary')"
+        )
+    if len(ids) > 1:
+        pieces = [tokenizer.decode([token]) for token in ids]
+        spaced = f" {text.strip()}"
+        fits = len(tokenizer(spaced, add_special_tokens=False).input_ids) == 1 and spaced != text
+        hint = f"{spaced!r}, with a leading space, is one" if fits else f"give its first one, {pieces[0]!r}"
+        raise HeadwiseError(f"{what} {text!r} is {len(ids)} tokens ({' | '.join(map(repr, pieces))}): {hint}")
+    if ids[0] == getattr(tokenizer, "unk_token_id", None) and text != tokenizer.unk_token:
+        raise HeadwiseError(f"{what} {text!r} is not in the model's vocabulary")
+    return ids[0]
+
+
 def resolve_positions(positions: Positions, lengths: Sequence[int], what: str) -> list[list[int]]:
     """Positions asked for, as non-negative positions per prompt.
 

@@ -15,14 +15,16 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headwise.errors import HeadwiseError
 from headwise.tasks.formats import last_tokens
 from headwise.tasks.types import Contrast, Example, Task
+
+Parsed = TypeVar("Parsed")
 
 _MARK = re.compile(r"\[\[(\w+):(.*?)\]\]")
 _KNOWN = {"prompt", "query", "positive", "negative", "groups", "feature", "answers"}
@@ -43,26 +45,51 @@ def unmark(text: str) -> tuple[str, dict[str, list[tuple[int, int]]]]:
     return plain + text[end:], spans
 
 
-def read_jsonl(path: str | Path, tokenizer: Any, *, seed: int = 0, hold_out: str | None = None) -> Task:
-    """The task of a file: heads are found and features fitted on one part of it, tested on the other."""
-    path = Path(path)
+def read_lines(path: Path, parse: Callable[[str], Parsed]) -> list[Parsed]:
+    """Every line that is not blank, parsed; what is wrong with any of them is said of all at once."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise HeadwiseError(f"{str(path)!r} cannot be read ({reason})") from None
-    found: list[tuple[str, Example]] = []
+    found: list[Parsed] = []
     wrong: list[str] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            found.append(_line(line, tokenizer))
+            found.append(parse(line))
         except HeadwiseError as error:
             wrong.append(f"line {number}: {error}")
     if wrong:
         many = f"{len(wrong)} bad lines" if len(wrong) > 1 else "a bad line"
         raise HeadwiseError(f"{str(path)!r} has {many}: " + "; ".join(wrong))
+    return found
+
+
+def read_object(line: str, known: Collection[str], required: Sequence[str]) -> dict[str, Any]:
+    """A line's JSON object, with no field that is not known and none missing; its prompt is text."""
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise HeadwiseError(f"not JSON ({error})") from None
+    if not isinstance(record, dict):
+        raise HeadwiseError("not a JSON object")
+    unknown = sorted(set(record) - set(known))
+    if unknown:
+        raise HeadwiseError(f"unknown field {unknown[0]!r}: write {', '.join(sorted(known))}")
+    for name in required:
+        if name not in record:
+            raise HeadwiseError(f"the field {name!r} is missing")
+    if not isinstance(record["prompt"], str) or not record["prompt"]:
+        raise HeadwiseError("prompt is not text")
+    return record
+
+
+def read_jsonl(path: str | Path, tokenizer: Any, *, seed: int = 0, hold_out: str | None = None) -> Task:
+    """The task of a file: heads are found and features fitted on one part of it, tested on the other."""
+    path = Path(path)
+    found = read_lines(path, lambda line: _line(line, tokenizer))
     if len(found) < 8:
         raise HeadwiseError(
             f"{str(path)!r} has {len(found)} prompts: give at least 8, so that some can be held out"
@@ -71,20 +98,7 @@ def read_jsonl(path: str | Path, tokenizer: Any, *, seed: int = 0, hold_out: str
 
 
 def _line(line: str, tokenizer: Any) -> tuple[str, Example]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise HeadwiseError(f"not JSON ({error})") from None
-    if not isinstance(record, dict):
-        raise HeadwiseError("not a JSON object")
-    unknown = sorted(set(record) - _KNOWN)
-    if unknown:
-        raise HeadwiseError(f"unknown field {unknown[0]!r}: write {', '.join(sorted(_KNOWN))}")
-    for name in ("prompt", "positive", "negative"):
-        if name not in record:
-            raise HeadwiseError(f"the field {name!r} is missing")
-    if not isinstance(record["prompt"], str) or not record["prompt"]:
-        raise HeadwiseError("prompt is not text")
+    record = read_object(line, _KNOWN, ("prompt", "positive", "negative"))
     text, spans = unmark(record["prompt"])
     encoded = tokenizer(text, return_offsets_mapping=True)
     offsets = encoded.offset_mapping
