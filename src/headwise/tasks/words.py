@@ -12,11 +12,12 @@ from typing import Any
 from headwise.errors import HeadwiseError
 
 
-def _words(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
+    """Words written one after another."""
     return text.split()
 
 
-ENTITIES = _words("""hat jam pen cup key ring coin book lamp shoe sock ball kite drum bell rope fork plate
+ENTITIES = listed("""hat jam pen cup key ring coin book lamp shoe sock ball kite drum bell rope fork plate
 spoon brush comb map phone watch glove scarf candle bottle mirror pillow blanket hammer pencil apple orange
 lemon potato onion cheese butter cake cookie bread egg flower leaf stone shell feather ribbon button needle
 thread basket bucket broom towel soap camera radio clock magazine letter stamp ticket wallet purse belt shirt
@@ -26,31 +27,31 @@ flag medal trophy crown sword mask""")
 LABELS = list("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 CATEGORIES: dict[str, list[str]] = {
-    "fruits": _words("""apple banana cherry grape lemon mango orange peach pear plum melon kiwi fig lime
+    "fruits": listed("""apple banana cherry grape lemon mango orange peach pear plum melon kiwi fig lime
     apricot papaya coconut strawberry raspberry blueberry pineapple pomegranate"""),
-    "animals": _words("""dog cat horse cow lion tiger rabbit monkey bear wolf goat sheep pig fox deer
+    "animals": listed("""dog cat horse cow lion tiger rabbit monkey bear wolf goat sheep pig fox deer
     elephant mouse camel donkey squirrel kangaroo giraffe"""),
-    "vehicles": _words("""car bus truck train bicycle boat plane ship van taxi tractor scooter motorcycle
+    "vehicles": listed("""car bus truck train bicycle boat plane ship van taxi tractor scooter motorcycle
     ambulance helicopter tram ferry jeep canoe wagon submarine rocket"""),
-    "drinks": _words("""tea coffee water milk juice beer wine soda lemonade cocoa cider whiskey vodka rum
+    "drinks": listed("""tea coffee water milk juice beer wine soda lemonade cocoa cider whiskey vodka rum
     champagne espresso brandy smoothie gin cola punch latte"""),
-    "countries": _words("""France Spain Italy Germany Japan China India Brazil Canada Mexico Egypt Peru
+    "countries": listed("""France Spain Italy Germany Japan China India Brazil Canada Mexico Egypt Peru
     Norway Sweden Greece Turkey Kenya Chile Poland Vietnam Portugal Argentina"""),
-    "birds": _words("""eagle sparrow robin owl hawk crow pigeon parrot swan goose falcon penguin raven finch
+    "birds": listed("""eagle sparrow robin owl hawk crow pigeon parrot swan goose falcon penguin raven finch
     heron seagull woodpecker flamingo ostrich dove"""),
-    "cities": _words("""Paris London Berlin Tokyo Rome Madrid Moscow Cairo Boston Chicago Toronto Sydney
+    "cities": listed("""Paris London Berlin Tokyo Rome Madrid Moscow Cairo Boston Chicago Toronto Sydney
     Vienna Dublin Athens Prague Seattle Mumbai Lisbon Oslo"""),
-    "states": _words("""Texas California Florida Ohio Georgia Virginia Oregon Nevada Arizona Utah Kansas Iowa
+    "states": listed("""Texas California Florida Ohio Georgia Virginia Oregon Nevada Arizona Utah Kansas Iowa
     Maine Alaska Montana Idaho Michigan Colorado Alabama Vermont"""),
-    "men": _words("""John David Michael James Robert William Thomas Richard Charles Daniel Matthew George
+    "men": listed("""John David Michael James Robert William Thomas Richard Charles Daniel Matthew George
     Paul Mark Steven Andrew Peter Henry Edward Frank"""),
-    "women": _words("""Mary Sarah Emma Anna Laura Julia Alice Emily Susan Linda Karen Helen Nancy Rachel
+    "women": listed("""Mary Sarah Emma Anna Laura Julia Alice Emily Susan Linda Karen Helen Nancy Rachel
     Maria Jane Elizabeth Margaret Jennifer Patricia"""),
-    "vegetables": _words("""carrot potato onion cabbage spinach broccoli lettuce celery pumpkin garlic
+    "vegetables": listed("""carrot potato onion cabbage spinach broccoli lettuce celery pumpkin garlic
     cucumber pepper turnip radish leek kale zucchini asparagus beet corn"""),
-    "tools": _words("""hammer screwdriver wrench saw drill pliers chisel axe shovel rake ladder clamp file
+    "tools": listed("""hammer screwdriver wrench saw drill pliers chisel axe shovel rake ladder clamp file
     sander crowbar trowel hoe spade anvil sledgehammer"""),
-    "clothes": _words("""shirt jacket sweater coat scarf glove hat skirt dress sock shoe belt vest jeans
+    "clothes": listed("""shirt jacket sweater coat scarf glove hat skirt dress sock shoe belt vest jeans
     blouse hoodie shorts boots uniform pajamas"""),
 }
 
