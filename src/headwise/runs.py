@@ -18,6 +18,19 @@ from headwise.errors import HeadwiseError
 SCHEMA = 1
 
 
+def package_versions(*packages: str) -> dict[str, str]:
+    """The installed versions of some packages: what a manifest says besides the configuration."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
 class RunFolder:
     """A folder of one run. Opening it again with the same configuration continues; with another one is
     refused.

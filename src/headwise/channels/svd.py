@@ -48,12 +48,12 @@ def qk_svd(query: Tensor, key: Tensor) -> QKSVD:
     >>> torch.allclose(omega, W_Q.mT @ W_K), torch.allclose(svd.query_map @ svd.key_map, torch.eye(4).double())
     (True, True)
     """
-    with _one_thread():
+    with one_thread():
         return _qk_svd(query.double(), key.double())
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Many small factorisations: threads that wait for one another cost more than they bring (10 to 50 times)."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

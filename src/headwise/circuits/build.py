@@ -131,6 +131,8 @@ class _Start:
     answer: str
     wrong: str | None
     notes: tuple[str, ...]
+    difference: float | None = None
+    top: str | None = None
 
     @property
     def has_head(self) -> bool:
@@ -152,7 +154,8 @@ def _start(
     if top_k is not None or top_p is not None:
         chosen = answer_set(logits, top_k, top_p)
         seeds, _ = probability_seeds(up, chosen)
-        return _Start(seeds, chosen[0], None, " / ".join(shown(model, token) for token in chosen), None, ())
+        texts = " / ".join(shown(model, token) for token in chosen)
+        return _Start(seeds, chosen[0], None, texts, None, (), None, shown(model, top))
     target = top if answer is None else answer
     notes = []
     if top != target:
@@ -161,6 +164,8 @@ def _start(
             f"{shown(model, target)!r} is not what the model predicts: it says {shown(model, top)!r} "
             f"(p {float(p[top]):.3f}), {shown(model, target)!r} has p {float(p[target]):.3f}"
         )
+    rival = logits.index_fill(0, torch.tensor([target], device=logits.device), -torch.inf).argmax()
+    difference = float(logits[target] - logits[rival if wrong is None else wrong])
     seeds, total = linear_seeds(up, target, wrong)
     if total <= 0:
         against = "the mean token" if wrong is None else repr(shown(model, wrong))
@@ -176,6 +181,8 @@ def _start(
         shown(model, target),
         None if wrong is None else shown(model, wrong),
         tuple(notes),
+        difference,
+        shown(model, top),
     )
 
 
@@ -224,6 +231,8 @@ def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vecto
         weight_hash=model.weight_hash,
         counterfactuals=tuple(counterfactuals),
         notes=notes,
+        difference=start.difference,
+        top=start.top,
     )
 
 

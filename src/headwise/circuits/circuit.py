@@ -130,6 +130,10 @@ class Circuit:
     counterfactuals: tuple[Counterfactual, ...] = ()
     notes: tuple[str, ...] = ()
     """Lines a reader should see: an answer that is not predicted, firings without a cause of allowed size."""
+    difference: float | None = None
+    """Logit of the answer minus that of wrong, or without wrong of the best other token, in the traced pass."""
+    top: str | None = None
+    """The token that pass makes most likely."""
 
     @cached_property
     def by_id(self) -> dict[str, Node]:

@@ -34,7 +34,7 @@ from headwise.contrast.tables import feature_record, head_record, swap_tables
 from headwise.contrast.through import through_model as through
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
-from headwise.runs import RunFolder
+from headwise.runs import RunFolder, package_versions
 from headwise.tasks import design_warnings, make_task
 from headwise.tasks.types import Contrast, Example, Task
 from headwise.types import Head
@@ -99,7 +99,12 @@ def contrast(
     folder, fresh = None, False
     if out is not None:
         fresh = not Path(out).exists()
-        folder = RunFolder(out, "contrast", config, versions=_versions())
+        folder = RunFolder(
+            out,
+            "contrast",
+            config,
+            versions=package_versions("headwise", "transformers", "safetensors", "numpy"),
+        )
         if (folder.path / "run.json").exists():
             return ContrastRun.load(folder.path)
     study = _Study(model, made, folder, config, progress)
@@ -139,18 +144,6 @@ def _rank_warnings(fitted: Mapping[str, Fitted]) -> list[str]:
             for warning in report.warnings:
                 found.setdefault(warning, []).append(f"{head} {name}")
     return [f"{', '.join(names)}: {warning}" for warning, names in found.items()]
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {}
-    for package in ("headwise", "transformers", "safetensors", "numpy"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
 
 
 class _Study:

@@ -37,6 +37,8 @@ class Model:
         self.family: Family = family_of(hf.config.get_text_config())
         self.anatomy = Anatomy(hf, self.family)
         self.lock = threading.RLock()
+        self.origin: dict[str, Any] | None = None
+        """What :func:`headwise.load` was given, so that another process can load the same; None if made by hand."""
 
     # --- what it is -------------------------------------------------------------------------------------------
 

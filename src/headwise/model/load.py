@@ -142,6 +142,16 @@ def load(
         trust_remote_code=trust_remote_code,
     )
     model = Model(loaded.hf, loaded.tokenizer, name=loaded.name)
+    by_path = name is not None and (isinstance(name, Path) or not is_known(name))
+    folder = by_path and Path(str(name)).expanduser().exists()
+    model.origin = {
+        "name": str(Path(str(name)).expanduser().absolute()) if folder else name,
+        "revision": revision,
+        "dtype": str(loaded.hf.dtype).removeprefix("torch."),
+        "device": None if device is None else str(device),
+        "device_map": device_map,
+        "trust_remote_code": trust_remote_code,
+    }
     if check:
         refuse_if_wrong(model)
     return model

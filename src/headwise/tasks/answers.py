@@ -49,6 +49,12 @@ class AnswerSet:
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the prompts: other prompts under the same name are another set."""
+        rows = [(p.prompt, p.answer_id, p.wrong_id, sorted(p.labels.items())) for p in self.prompts]
+        return sha256(repr(rows).encode()).hexdigest()
+
     def __len__(self) -> int:
         return len(self.prompts)
 
@@ -194,10 +200,7 @@ def read_answers(path: str | Path, tokenizer: Any, prompts: int | None = None) -
         raise HeadwiseError(f"{str(path)!r} has no prompts: write one JSON object a line")
     repeated = len(found) - len({p.prompt for p in found})
     notes = (f"{repeated} prompts occur again in the file",) if repeated else ()
-    # A changed file is another run, even under the same name.
-    text = repr([(p.prompt, p.answer_id, p.wrong_id, sorted(p.labels.items())) for p in found])
-    settings = {"prompts": len(found), "sha256": sha256(text.encode()).hexdigest()}
-    return AnswerSet(path.stem, tuple(found), settings, notes)
+    return AnswerSet(path.stem, tuple(found), {"prompts": len(found)}, notes)
 
 
 def _line(line: str, tokenizer: Any) -> AnswerPrompt:

@@ -13,8 +13,8 @@ from headwise.tasks.answers import AnswerPrompt, AnswerSet, Draws, answer_prompt
 from headwise.tasks.words import listed
 
 NAMES = listed("""Mary John Anna David Emma Paul Laura Mark Sarah James Alice Robert Julia Peter Helen Thomas Susan
-Daniel Karen Michael Linda George Nancy Frank Rachel Henry Emily Simon Jane Martin Kate Jack Lucy Adam Amy Ryan Lisa Kevin
-Maria Brian Rose Eric Grace Jason Claire Steven Sophie Edward Diana Arthur Ruth Philip Ellen Oliver Carol Victor
+Daniel Karen Michael Linda George Nancy Frank Rachel Henry Emily Simon Jane Martin Kate Jack Lucy Adam Amy Ryan Lisa
+Kevin Maria Brian Rose Eric Grace Jason Claire Steven Sophie Edward Diana Arthur Ruth Philip Ellen Oliver Carol Victor
 Judy Walter Alan Sam Tom Ben Max Leo Charles Richard William Joseph Andrew Anthony Patrick Samuel Matthew Rebecca
 Jessica Michelle Amanda Hannah Victoria Charlotte Barbara Margaret Elizabeth Catherine Christine Jennifer Scott
 Jeff Greg Tim Dan Joe Bob Bill Jim Steve Chris Alex""")
