@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from headwise.contrast.bank import FeatureBank as FeatureBank
     from headwise.contrast.study import contrast as contrast
     from headwise.errors import HeadwiseError as HeadwiseError
+    from headwise.families.collect import trace_many as trace_many
+    from headwise.families.records import CircuitRun as CircuitRun
     from headwise.model.core import Model as Model
     from headwise.model.edits import AddVectors as AddVectors
     from headwise.model.edits import RemoveWithin as RemoveWithin
@@ -41,6 +43,8 @@ _HOMES = {
     "intervene": "headwise.circuits.interventions",
     "trace": "headwise.circuits.build",
     "trace_firing": "headwise.circuits.firing",
+    "trace_many": "headwise.families.collect",
+    "CircuitRun": "headwise.families.records",
     "load": "headwise.model.load",
     "Model": "headwise.model.core",
     "AddVectors": "headwise.model.edits",
@@ -59,6 +63,7 @@ __all__ = [
     "AddVectors",
     "Channels",
     "Circuit",
+    "CircuitRun",
     "Component",
     "Explanation",
     "FeatureBank",
@@ -77,6 +82,7 @@ __all__ = [
     "load",
     "trace",
     "trace_firing",
+    "trace_many",
 ]
 
 

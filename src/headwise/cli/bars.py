@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,5 +33,75 @@ def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=total)
             bars.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
+
+        yield show
+
+
+class Pace:
+    """How fast something goes, as measured since the first report; what was done before that is not counted.
+
+    >>> clock = iter([0.0, 10.0, 20.0])
+    >>> pace = Pace(lambda: next(clock))
+    >>> pace.left(100, 200), pace.left(110, 200), pace.left(140, 200)
+    (None, 90.0, 30.0)
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.first: tuple[float, int] | None = None
+
+    def left(self, done: int, total: int) -> float | None:
+        """Seconds to go; None before anything was measured."""
+        now = self.clock()
+        self.first = self.first or (now, done)
+        began, before = self.first
+        return (total - done) * (now - began) / (done - before) if done > before else None
+
+
+def time_text(seconds: float | None) -> str:
+    """A duration for people.
+
+    >>> time_text(None), time_text(8.2), time_text(95), time_text(7300)
+    ('measuring', '8 s', '2 min', '2 h 2 min')
+    """
+    if seconds is None:
+        return "measuring"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextmanager
+def timed_bar(every: float = 30.0) -> Iterator[Callable[[str, int, int], None]]:
+    """A function of (stage, done, total) for one long stage, with the time left; in a log, a line now and then."""
+    pace, told = Pace(), 0.0
+    if not sys.stderr.isatty():
+
+        def tell(stage: str, done: int, total: int) -> None:
+            nonlocal told
+            left = pace.left(done, total)
+            if told and done < total and time.monotonic() - told < every:
+                return
+            told = time.monotonic()
+            rest = f", {time_text(left)} left" if left is not None and done < total else ""
+            print(f"headwise: {stage}: {done} of {total} prompts{rest}", file=sys.stderr, flush=True)
+
+        yield tell
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from headwise.show.terminal import console
+
+    rest = TextColumn("{task.fields[left]} left")
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), rest
+    )  # fmt: skip
+    with Progress(*columns, console=console(stderr=True)) as bars:
+        task = bars.add_task("", total=None, left="measuring")
+
+        def show(stage: str, done: int, total: int) -> None:
+            left = 0.0 if done == total else pace.left(done, total)
+            bars.update(task, description=stage, completed=done, total=total, left=time_text(left))
 
         yield show

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 JOINED = 8
 """Chunks that are one row group of the final tables: bounds the memory of joining them."""
-BYTES_PER_HEAD_TOKEN = 6
-"""Of one circuit's rows in the tables, compressed; measured on the default model, and a guess for others."""
+BYTES_PER_PROMPT, BYTES_PER_HEAD_TOKEN = 800, 0.8
+"""Of one circuit in the tables, compressed; measured on a small and on the default model, and a guess for others."""
 
 
 class Progress(Protocol):
@@ -68,7 +68,8 @@ def trace_many(
     answers = make_answers(task, model.tokenizer, prompts=prompts, seed=seed)
     path = Path(out)
     if not finished(path):
-        refuse_small_disk(path, estimated_bytes(model, answers))
+        # While chunks are joined they and the tables are both there.
+        refuse_small_disk(path, 2 * estimated_bytes(model, answers) - _used(path))
     config = {
         "model": model.name,
         "weight_hash": model.weight_hash,
@@ -183,22 +184,26 @@ def _clean(path: Path, work: Path) -> None:
         stray.unlink(missing_ok=True)
 
 
+def _used(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) if path.is_dir() else 0
+
+
 def estimated_bytes(model: Model, answers: AnswerSet) -> int:
     """About how large the finished run folder will be."""
     sample = answers.prompts[:: max(1, len(answers) // 50)]
     tokens = sum(len(model.tokenizer(p.prompt).input_ids) for p in sample) / len(sample)
-    return round(len(answers) * (600 + BYTES_PER_HEAD_TOKEN * tokens * model.n_layers * model.n_heads))
+    return round(len(answers) * (BYTES_PER_PROMPT + BYTES_PER_HEAD_TOKEN * tokens * model.n_layers * model.n_heads))
 
 
 def refuse_small_disk(path: Path, needed: int) -> None:
-    """While a run is joined its chunks and its tables are both there, so twice the size must be free."""
+    """One line now instead of a full disk later."""
     parent = path.absolute()
     while not parent.exists():
         parent = parent.parent
     free = shutil.disk_usage(parent).free
-    if free < 2 * needed:
+    if free < needed:
         raise HeadwiseError(
-            f"the disk of {str(path)!r} has {size_text(free)} free and the run needs about {size_text(2 * needed)} "
+            f"the disk of {str(path)!r} has {size_text(free)} free and the run needs about {size_text(needed)} "
             "while it is made: free some space, or ask for fewer prompts"
         )
 

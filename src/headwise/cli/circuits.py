@@ -1,0 +1,93 @@
+"""``headwise circuits``: one circuit a prompt, for thousands of prompts, in a folder that survives interruptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.cli.verb import new_app
+
+app = new_app("Trace the circuits of many prompts of a task into one folder; interrupted, it continues.")
+
+
+@app.command()
+def circuits(
+    task: Annotated[
+        str, typer.Argument(help="ioi, greater-than, pronouns, facts, or a .jsonl file of prompts.")
+    ],
+    out: Annotated[Path, typer.Option(help="Run folder: tables of prompts, edges and firings.")],
+    model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
+    prompts: Annotated[int | None, typer.Option(help="How many prompts; default 300, of a file all.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; default: one a core.")] = None,
+    mode: Annotated[
+        str, typer.Option(help="exact, or published: the authors' rules to the letter.")
+    ] = "exact",
+    tau: Annotated[float | None, typer.Option(help="Threshold of attention; default 2.5 / keys.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Trace the circuits of many prompts of a task into one folder; interrupted, it continues.
+
+    The run folder holds manifest.json, schema.json and the tables prompts, edges and firings as parquet.
+    """
+    from headwise.tasks.answer_tasks import check_answer_task
+
+    check_answer_task(task)
+    from headwise.cli.bars import timed_bar
+    from headwise.families.collect import estimated_bytes, size_text, trace_many
+    from headwise.families.summary import run_summary
+    from headwise.model.load import load
+    from headwise.tasks.answer_tasks import make_answers
+
+    loaded = load(model)
+    answers = make_answers(task, loaded.tokenizer, prompts=prompts, seed=seed)
+    for note in answers.notes:
+        print(f"headwise: {note}", file=sys.stderr)
+    size = size_text(estimated_bytes(loaded, answers))
+    print(f"headwise: {len(answers)} prompts, about {size} in {str(out)!r}", file=sys.stderr, flush=True)
+    began, before, now = time.perf_counter(), 0, 0
+    with timed_bar() as bar:
+
+        def progress(stage: str, done: int, total: int) -> None:
+            nonlocal before, now
+            before, now = (done if not now else before), done
+            bar(stage, done, total)
+
+        run = trace_many(
+            loaded,
+            answers,
+            out=out,
+            workers=_cores() if workers is None else workers,
+            mode=mode,
+            tau=tau,
+            seed=seed,
+            progress=progress,
+        )
+    seconds = time.perf_counter() - began
+    summary = run_summary(run)
+    summary |= {
+        "out": str(out),
+        "bytes": sum(file.stat().st_size for file in out.iterdir()),
+        "seconds": round(seconds, 1),
+        "prompts_per_second": round((now - before) / seconds, 3) if now > before else None,
+        "notes": list(answers.notes),
+    }
+    if as_json:
+        print(json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    from headwise.show.circuits_terminal import summary_tables
+    from headwise.show.terminal import console
+
+    console().print(summary_tables(summary))
+    console().print(f"circuits: {out} ({size_text(summary['bytes'])})", markup=False, soft_wrap=True)
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
