@@ -130,7 +130,9 @@ def test_greater_than_asks_for_a_pair_where_pairs_are_tokens() -> None:
 
 
 def test_greater_than_is_refused_where_years_are_split_otherwise() -> None:
-    with pytest.raises(HeadwiseError, match=r"'greater-than' has no usable prompt .* neither into single digits"):
+    with pytest.raises(
+        HeadwiseError, match=r"'greater-than' has no usable prompt .* neither into single digits"
+    ):
         make_answers("greater-than", tokenizer("triples"), prompts=10)
 
 
@@ -191,7 +193,7 @@ def test_wrong_requests_are_refused() -> None:
         make_answers("iio", tokenizer())
     with pytest.raises(HeadwiseError, match=r"no task 'zzz': write ioi, greater-than"):
         make_answers("zzz", tokenizer())
-    with pytest.raises(HeadwiseError, match="no file 'none.jsonl'"):
+    with pytest.raises(HeadwiseError, match=r"no file 'none\.jsonl'"):
         make_answers("none.jsonl", tokenizer())
     with pytest.raises(HeadwiseError, match="0 prompts cannot be traced"):
         make_answers("ioi", tokenizer(), prompts=0)

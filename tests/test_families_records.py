@@ -119,10 +119,14 @@ def test_runs_of_one_model_are_read_as_one(tmp_path: Path, circuits: list[Circui
     assert both.circuit(5) == two.circuit(2)
 
 
+def read_all(*paths: Path) -> tuple[Any, ...]:
+    run = CircuitRun.load(*paths)
+    return run.prompts, run.edges, run.firings
+
+
 def refused(*paths: Path) -> str:
     with pytest.raises(HeadwiseError) as caught:
-        run = CircuitRun.load(*paths)
-        _ = run.prompts, run.edges, run.firings
+        read_all(*paths)
     message = str(caught.value)
     assert "\n" not in message
     return message

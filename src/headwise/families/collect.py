@@ -192,7 +192,9 @@ def estimated_bytes(model: Model, answers: AnswerSet) -> int:
     """About how large the finished run folder will be."""
     sample = answers.prompts[:: max(1, len(answers) // 50)]
     tokens = sum(len(model.tokenizer(p.prompt).input_ids) for p in sample) / len(sample)
-    return round(len(answers) * (BYTES_PER_PROMPT + BYTES_PER_HEAD_TOKEN * tokens * model.n_layers * model.n_heads))
+    return round(
+        len(answers) * (BYTES_PER_PROMPT + BYTES_PER_HEAD_TOKEN * tokens * model.n_layers * model.n_heads)
+    )
 
 
 def refuse_small_disk(path: Path, needed: int) -> None:

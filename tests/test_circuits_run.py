@@ -1,0 +1,418 @@
+"""Many traces: the same bytes whoever traced them and however often they were killed, and nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import headwise
+from headwise.cli.main import main
+from headwise.errors import HeadwiseError
+from headwise.families import chunks, collect
+from headwise.families.collect import trace_many
+from headwise.families.records import CircuitRun, TablesWriter
+from headwise.families.summary import run_summary
+from headwise.model.core import Model
+from headwise.tasks.answers import AnswerPrompt, AnswerSet
+from headwise.toy.small_lm import DATA
+from tiny import tiny
+from toy_answers import answer_lines, small_model, write_lines
+
+COUNT = 50
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_lines(tmp_path_factory.mktemp("prompts") / "mine.jsonl", answer_lines(COUNT))
+
+
+@pytest.fixture(scope="module")
+def whole(prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody disturbed."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    trace_many(small_model(), prompts, out=out)
+    return out
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def kept(folder: Path) -> list[str]:
+    work = folder / "work"
+    return sorted(p.name for p in work.iterdir() if p.name.isdigit()) if work.exists() else []
+
+
+def test_a_run_holds_what_tracing_alone_finds(whole: Path) -> None:
+    run = CircuitRun.load(whole)
+    model = small_model()
+    assert run.traced == list(range(COUNT))
+    for number, line in enumerate(answer_lines(COUNT)):
+        alone = headwise.trace(model, line["prompt"], answer=line["answer"], wrong=line["wrong"])
+        found = run.circuit(number)
+        assert {(e.id, frozenset(e.channels)) for e in found.edges} == {
+            (e.id, frozenset(e.channels)) for e in alone.edges
+        }
+        assert found.by_id.keys() == alone.by_id.keys()
+        weights = {e.id: e.weight for e in alone.edges}
+        assert all(e.weight == pytest.approx(weights[e.id], abs=1e-4) for e in found.edges)
+        row = run.prompts.slice(number, 1).to_pylist()[0]
+        logits = model.capture(line["prompt"], heads=[], want=(), logits="last").logits
+        assert logits is not None
+        last = logits[0, -1]
+        assert row["difference"] == pytest.approx(
+            float(last[row["answer_id"]] - last[row["wrong_id"]]), abs=1e-4
+        )
+        assert row["top"] == model.tokenizer.decode([int(last.argmax())])
+        assert json.loads(row["labels"]) == line["labels"]
+        assert (row["text"], row["answer"], row["wrong"]) == (line["prompt"], line["answer"], line["wrong"])
+
+
+def test_the_same_bytes_again_and_with_two_workers(prompts: Path, whole: Path, tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        trace_many(small_model(), prompts, out=tmp_path / "again")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    trace_many(small_model(), prompts, out=tmp_path / "two", workers=2)
+    expected = contents(whole)
+    assert sorted(expected) == [
+        "edges.parquet", "firings.parquet", "manifest.json", "prompts.parquet", "schema.json",
+    ]  # fmt: skip
+    assert contents(tmp_path / "again") == expected
+    assert contents(tmp_path / "two") == expected
+    # A finished run is returned as it is.
+    before = (tmp_path / "two" / "edges.parquet").stat().st_mtime_ns
+    trace_many(small_model(), prompts, out=tmp_path / "two")
+    assert (tmp_path / "two" / "edges.parquet").stat().st_mtime_ns == before
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_run_continues_to_the_same_bytes(
+    prompts: Path, whole: Path, tmp_path: Path, workers: int
+) -> None:
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "headwise.cli.main", "circuits", str(prompts), "--model", str(DATA),
+               "--workers", str(workers), "--out", str(out)]  # fmt: skip
+    source = str(Path(headwise.__file__).parent.parent)
+    process = subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": source}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 300
+    while not kept(out) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    below = children_of(process.pid)
+    process.send_signal(signal.SIGKILL)
+    _, told = process.communicate()
+    assert process.returncode == -signal.SIGKILL, told.decode()
+    assert kept(out)
+    assert not (out / "prompts.parquet").exists()
+    with pytest.raises(HeadwiseError, match="not finished"):
+        CircuitRun.load(out)
+    # Workers do not outlive the process that started them.
+    while any(map(alive, below)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, below))
+    reports: list[tuple[int, int]] = []
+    trace_many(small_model(), prompts, out=out, progress=lambda _, done, total: reports.append((done, total)))
+    assert reports[0][0] > 0
+    assert reports[-1] == (COUNT, COUNT)
+    assert contents(out) == contents(whole)
+
+
+def test_a_worker_that_dies_loses_nothing(prompts: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+
+    def start(_: str, done: int, total: int) -> None:
+        # The pool starts its processes after the first report: wait for one, then end it.
+        if done == 0:
+            threading.Thread(target=_kill_first_child).start()
+
+    with pytest.raises(HeadwiseError, match=r"a worker process died .* run the same command again"):
+        trace_many(small_model(), prompts, out=out, workers=2, progress=start)
+    assert not (out / "prompts.parquet").exists()
+    trace_many(small_model(), prompts, out=out)
+    assert contents(out) == contents(whole)
+
+
+def _kill_first_child() -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for child in multiprocessing.active_children():
+            os.kill(child.pid or 0, signal.SIGKILL)
+            return
+        time.sleep(0.01)
+
+
+def test_a_full_disk_keeps_what_was_traced(
+    prompts: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    real, written = chunks.write_through, []
+
+    def fills(path: Path, content: bytes) -> None:
+        written.append(path)
+        if len(written) > 4:
+            path.write_bytes(content[:10])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chunks, "write_through", fills)
+        with pytest.raises(
+            HeadwiseError, match=r"is full: 32 of 50 prompts are kept; free some space"
+        ) as caught:
+            trace_many(small_model(), prompts, out=out)
+    assert "\n" not in str(caught.value)
+    assert kept(out) == ["00000000"]
+
+    def full(self: TablesWriter, tables: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TablesWriter, "add", full)
+        with pytest.raises(HeadwiseError, match="is full: 50 of 50 prompts are kept"):
+            trace_many(small_model(), prompts, out=out)
+    assert kept(out) == ["00000000", "00000032"]
+    assert not list(out.glob(".*.part"))
+    trace_many(small_model(), prompts, out=out)
+    assert contents(out) == contents(whole)
+
+
+def test_a_small_disk_is_refused_before_anything_is_made(
+    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(collect.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(HeadwiseError, match=r"has 1.0 kB free and the run needs about \d"):
+        trace_many(small_model(), prompts, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_estimate_is_of_the_right_size(prompts: Path, whole: Path) -> None:
+    answers = collect.make_answers(prompts, small_model().tokenizer)
+    size = sum(map(len, contents(whole).values()))
+    assert size / 3 < collect.estimated_bytes(small_model(), answers) < 3 * size
+
+
+def test_damaged_chunks_and_strays_are_made_anew(prompts: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+
+    def stop(_: str, done: int, total: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trace_many(small_model(), prompts, out=out, progress=stop)
+    assert kept(out) == ["00000000"]
+    file = out / "work" / "00000000" / "edges.parquet"
+    file.write_bytes(file.read_bytes()[:50])
+    (out / "work" / ".00000032.1.part").mkdir()
+    (out / ".probe-1").touch()
+    (out / ".edges.parquet.part").write_text("x")
+    trace_many(small_model(), prompts, out=out)
+    assert contents(out) == contents(whole)
+
+
+def test_wrong_empty_and_failing_prompts_are_recorded(tmp_path: Path) -> None:
+    lines = answer_lines(40)
+    for number in (3, 7, 8):
+        lines[number]["answer"], lines[number]["wrong"] = lines[number]["wrong"], lines[number]["answer"]
+    del lines[5]["wrong"]
+    lines[6] = {**lines[6], "wrong": None, "answer": "the"}
+    long = " ".join([lines[0]["prompt"]] * 10)
+    lines[9] = {**lines[9], "prompt": long}
+    run = trace_many(small_model(), write_lines(tmp_path / "mine.jsonl", lines), out=tmp_path / "run")
+    status = run.prompts.column("status").to_pylist()
+    assert {n: s for n, s in enumerate(status) if s != "traced"} == {
+        3: "wrong", 6: "wrong", 7: "wrong", 8: "wrong", 9: "failed",
+    }  # fmt: skip
+    rows = run.prompts.to_pylist()
+    assert "the prompt has" in rows[9]["reason"]
+    assert "context is 64" in rows[9]["reason"]
+    assert rows[9]["difference"] is rows[9]["top"] is None
+    assert len(rows[9]["token_ids"]) > 64
+    assert rows[3]["reason"] == f"the model prefers {lines[3]['wrong']!r}"
+    assert rows[3]["difference"] < 0
+    assert rows[5]["wrong"] is None
+    assert rows[5]["difference"] > 0
+    assert rows[6]["reason"] == f"the model prefers {rows[6]['top']!r}"
+    assert set(run.edges.column("prompt").to_pylist()) == set(run.traced)
+    # the others of its chunk are what they would have been
+    del lines[9]
+    other = trace_many(small_model(), write_lines(tmp_path / "less.jsonl", lines), out=tmp_path / "less")
+    assert {e.id for e in other.circuit(9).edges} == {e.id for e in run.circuit(10).edges}
+    summary = run_summary(run)
+    assert (summary["n_traced"], summary["n_wrong"], summary["n_failed"]) == (35, 4, 1)
+    wordings = Counter(lines[n]["labels"]["wording"] for n in (3, 6, 7, 8))
+    assert {w["wording"]: w["wrong"] for w in summary["wrong_by_wording"] if w["wrong"]} == wordings
+    assert summary["failures"] == [{"reason": rows[9]["reason"], "prompts": 1}]
+
+
+def test_a_prompt_without_a_circuit_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no head carries the answer: the same circuits with nothing in them."""
+    real = chunks.trace
+
+    def nothing(*args: Any, **kwargs: Any) -> Any:
+        from dataclasses import replace
+
+        return [
+            replace(c, nodes=(), edges=(), counterfactuals=(), notes=("no head",))
+            for c in real(*args, **kwargs)
+        ]
+
+    monkeypatch.setattr(chunks, "trace", nothing)
+    run = trace_many(small_model(), write_lines(tmp_path / "a.jsonl", answer_lines(2)), out=tmp_path / "run")
+    assert run.prompts.column("status").to_pylist() == ["empty", "empty"]
+    assert run.prompts.column("reason").to_pylist() == ["no head", "no head"]
+    assert run_summary(run)["median_edges"] is None
+
+
+def test_another_run_in_the_folder_is_refused(prompts: Path, whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    with pytest.raises(HeadwiseError, match="holds another run"):
+        trace_many(small_model(), prompts, out=tmp_path / "run", mode="published")
+    with pytest.raises(HeadwiseError, match="holds another run"):
+        trace_many(
+            small_model(), write_lines(tmp_path / "mine.jsonl", answer_lines(49)), out=tmp_path / "run"
+        )
+    assert contents(tmp_path / "run") == contents(whole)
+
+
+def test_a_folder_in_use_is_refused(prompts: Path, tmp_path: Path) -> None:
+    def again(_: str, done: int, total: int) -> None:
+        with pytest.raises(HeadwiseError, match="being written by another process"):
+            trace_many(small_model(), prompts, out=tmp_path / "run")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trace_many(small_model(), prompts, out=tmp_path / "run", progress=again)
+
+
+def test_workers_need_a_model_that_can_be_loaded(prompts: Path, tmp_path: Path) -> None:
+    loaded = small_model()
+    by_hand = Model(loaded.hf, loaded.tokenizer, name="mine")
+    with pytest.raises(HeadwiseError, match=r"'mine' was not loaded by headwise.load.*use workers=1"):
+        trace_many(by_hand, prompts, out=tmp_path / "run", workers=2)
+    assert not (tmp_path / "run").exists()
+    assert len(trace_many(by_hand, prompts, out=tmp_path / "run", prompts=3)) == 3
+    with pytest.raises(HeadwiseError, match="workers=0"):
+        trace_many(loaded, prompts, out=tmp_path / "none", workers=0)
+    with pytest.raises(HeadwiseError, match="mode 'fast' is not a mode"):
+        trace_many(loaded, prompts, out=tmp_path / "none", mode="fast")
+
+
+def test_a_model_without_words_needs_none_of_its_own(tmp_path: Path) -> None:
+    """Any family can be traced; a task for it is made of what its tokenizer reads."""
+    with pytest.raises(HeadwiseError, match="no tokenizer"):
+        trace_many(tiny("gpt2"), "ioi", out=tmp_path / "run")
+
+
+def test_a_set_of_your_own(tmp_path: Path) -> None:
+    lines, words = answer_lines(3), small_model().tokenizer
+    made = [
+        AnswerPrompt(x["prompt"], x["answer"], x["wrong"], x["labels"], *(
+            words(x[name], add_special_tokens=False).input_ids[0] for name in ("answer", "wrong")
+        ))
+        for x in lines
+    ]  # fmt: skip
+    run = trace_many(small_model(), AnswerSet("own", tuple(made)), out=tmp_path / "run")
+    assert run.config["task"] == "own"
+    assert run.config["prompts"] == len(run.traced) == 3
+
+
+# --- the command ---
+
+
+def test_the_command_prints_a_summary(
+    prompts: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    base = ("circuits", str(prompts), "--model", str(DATA), "--out", str(out), "--workers", "1")
+    assert main(base) == 0
+    printed, told = capsys.readouterr()
+    assert f"{COUNT} prompts, about" in told
+    assert "traced to a circuit" in printed
+    assert contents(out) == contents(whole)
+    assert main((*base, "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["n_traced"] == COUNT
+    assert document["bytes"] == sum(map(len, contents(out).values()))
+    assert document["prompts_per_second"] is None  # it was there already
+    run = CircuitRun.load(out)
+    sizes = sorted(len(c) for c in run.edges.column("channels").to_pylist() if c)
+    assert document["median_signal_rank"] == sizes[len(sizes) // 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("iio", "--out", "x"), "did you mean 'ioi'?"),
+        (("none.jsonl", "--out", "x"), "there is no file 'none.jsonl'"),
+        (("ioi",), "missing option"),
+        (("ioi", "--out", "x", "--model", str(DATA)), "no usable prompt for this model's tokenizer"),
+        (("ioi", "--out", "x", "--model", str(DATA), "--prompts", "0"), "0 names"),
+    ],
+)
+def test_bad_requests_are_one_line(
+    arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(("circuits", *arguments)) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert told in printed.err
+    assert printed.err.count("\n") == 1
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.real
+def test_indirect_objects_in_the_default_model(smollm2: Model, tmp_path: Path) -> None:
+    run = trace_many(smollm2, "ioi", prompts=6, out=tmp_path / "run")
+    assert len(run) == 6
+    assert len(run.traced) >= 3
+    circuit = run.circuit(run.traced[0])
+    assert circuit.heads
+    assert circuit.weight_hash == smollm2.weight_hash
+    assert {labels["order"] for labels in run.labels} == {"ABBA", "BABA"}
+    text = circuit.prompt
+    alone = headwise.trace(smollm2, text or "", answer=circuit.answer_id, wrong=circuit.wrong_id)
+    shared = {e.id for e in alone.edges} & {e.id for e in circuit.edges}
+    assert len(shared) > 0.9 * max(len(alone.edges), len(circuit.edges))
