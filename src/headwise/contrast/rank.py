@@ -67,28 +67,30 @@ class RankReport:
         return self.interaction_energy / total if total else 0.0
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a reader must know before believing the rank; each names the number behind it."""
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """What a reader must know before believing the rank, each with the numbers behind it."""
         found = []
         if self.saturated:
             rank = max(self.rank_energy, self.rank_null)
-            found.append(
-                f"rank {rank} reaches the design's bound {self.bound}: "
-                "use more distinct queries before calling it a property of the head"
-            )
+            what = "rank reaches the design's bound: use more distinct queries before calling it a property of the head"
+            found.append((what, f"{rank}, bound {self.bound}"))
         if self.rank_null == 0:
-            matching = self.rank_interaction or 0
-            also = f", but {matching} of the interaction Cov(q, d) do" if matching else ""
-            found.append(f"no direction exceeds the sign-flip null at level {self.alpha:g}{also}")
+            matching = self.rank_interaction
+            also = "" if matching is None else f"{matching} of the interaction Cov(q, d) do"
+            found.append((f"no direction exceeds the sign-flip null at level {self.alpha:g}", also))
         elif self.rank_null > self.rank_energy:
-            found.append(
-                f"{self.rank_null} directions are real, the {self.energy:.0%} rule reports {self.rank_energy}"
-            )
+            what = f"more directions are real than the {self.energy:.0%} rule reports"
+            found.append((what, f"{self.rank_null} against {self.rank_energy}"))
         if self.rank_null and self.interaction_share < 0.5:
             found.append(
-                f"{1 - self.interaction_share:.0%} of the energy is salience, the same for every query"
+                ("most energy is salience, the same for every query", f"{1 - self.interaction_share:.0%}")
             )
         return tuple(found)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """:attr:`findings` as lines."""
+        return tuple(f"{what} ({numbers})" if numbers else what for what, numbers in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""

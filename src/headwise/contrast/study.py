@@ -137,13 +137,18 @@ def _named(model: Model, heads: str | Sequence[Head | str]) -> list[Head]:
 
 
 def _rank_warnings(fitted: Mapping[str, Fitted]) -> list[str]:
-    """What the rank reports warn of; one line where several features have the same to say."""
-    found: dict[str, list[str]] = {}
+    """What the rank reports warn of: one line a warning, with every head and feature it holds for."""
+    found: dict[str, dict[str, list[str]]] = {}
     for name, item in fitted.items():
         for head, report in zip(item.heads, item.reports, strict=True):
-            for warning in report.warnings:
-                found.setdefault(warning, []).append(f"{head} {name}")
-    return [f"{', '.join(names)}: {warning}" for warning, names in found.items()]
+            for what, numbers in report.findings:
+                found.setdefault(what, {}).setdefault(str(head), []).append(
+                    f"{name} ({numbers})" if numbers else name
+                )
+    return [
+        f"{what}: " + "; ".join(f"{head} {', '.join(where)}" for head, where in heads.items())
+        for what, heads in found.items()
+    ]
 
 
 class _Study:
