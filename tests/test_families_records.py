@@ -27,7 +27,8 @@ def row(number: int, circuit: Circuit, status: str = "traced") -> dict[str, Any]
     return {"prompt": number, "text": "text", "token_ids": circuit.token_ids, "tokens": circuit.tokens,
             "answer": circuit.answer, "wrong": circuit.wrong, "answer_id": circuit.answer_id,
             "wrong_id": circuit.wrong_id, "labels": '{"wording": "1"}', "status": status,
-            "reason": None if status == "traced" else "why", "difference": 1.5, "top": "x"}  # fmt: skip
+            "reason": None if status == "traced" else "why", "difference": circuit.difference,
+            "top": circuit.top}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,8 @@ def to_dict(circuit: Circuit) -> dict[str, Any]:
         "wrong": circuit.wrong,
         "answer_id": circuit.answer_id,
         "wrong_id": circuit.wrong_id,
+        "difference": circuit.difference,
+        "top": circuit.top,
         "mode": circuit.mode,
         "nodes": [
             {"id": n.id, "kind": n.kind, "layer": n.layer, "head": n.head, "query": n.query, "key": n.key,
@@ -124,4 +126,6 @@ def from_dict(data: dict[str, Any]) -> Circuit:
             for c in data["counterfactuals"]
         ),
         notes=tuple(data["notes"]),
+        difference=data.get("difference"),
+        top=data.get("top"),
     )  # fmt: skip

@@ -110,6 +110,8 @@ def _rebuilt(
             for n, side, after in left
         ),
         notes=tuple(prompt["notes"]),
+        difference=prompt["difference"],
+        top=prompt["top"],
     )
 
 
