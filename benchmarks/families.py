@@ -72,10 +72,10 @@ def memory_of(count: int) -> None:
 
     model = headwise.load()
     with tempfile.TemporaryDirectory() as folder:
-        run = trace_many(model, "ioi", prompts=count, out=Path(folder) / "run")
+        traced = len(trace_many(model, "ioi", prompts=count, out=Path(folder) / "run").traced)
         size = sum(file.stat().st_size for file in (Path(folder) / "run").iterdir())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"{peak} {size} {len(run.traced)}")
+    print(f"{peak} {size} {traced}")
 
 
 def memory(few: int = 60, many: int = 240) -> None:
