@@ -47,12 +47,15 @@ class Removal:
 
     def predicted(self, up: Upstream) -> float:
         """The attention that is left, by the algebra alone."""
-        layer, head, d, s = self.firing
+        return float(self.row(up)[self.firing.key])
+
+    def row(self, up: Upstream) -> Tensor:
+        """The whole row of attention that is left, by the algebra alone: [T]."""
+        layer, head, d, _ = self.firing
         q, k = up.q[layer, head, d].double(), up.k[layer, head // up.group].double()
         q = q if self.query is None else q - self.query
         k = k if self.key is None else k - self.key
-        row = attention((k @ q) * float(up.scale[layer]), up.visible(layer)[d], up.cap)
-        return float(row[s])
+        return attention((k @ q) * float(up.scale[layer]), up.visible(layer)[d], up.cap)
 
 
 def removal(up: Upstream, firing: Firing, sides: Mapping[Side, Members]) -> Removal:

@@ -1,0 +1,45 @@
+"""Bootstrap intervals over prompts: resample prompts, never the cells of one prompt, which hang together."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headwise.randomness import keyed
+
+DRAWS = 1000
+
+
+def resampled(n: int, seed: int, *labels: object, draws: int = DRAWS) -> Tensor:
+    """How often each of ``n`` prompts is drawn in each resample: counts [draws, n] in float64.
+
+    >>> resampled(5, 0, "heads", draws=2).sum(1).tolist()
+    [5.0, 5.0]
+    """
+    chosen = torch.randint(n, (draws, n), generator=keyed(seed, "bootstrap", *labels))
+    return torch.zeros(draws, n, dtype=torch.float64).scatter_add_(
+        1, chosen, torch.ones_like(chosen, dtype=torch.float64)
+    )
+
+
+def bounds(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The middle 95 % of resampled values [draws, ...]; draws that are not numbers are left out."""
+    return values.nanquantile(0.025, 0), values.nanquantile(0.975, 0)
+
+
+def mean_interval(values: Tensor, seed: int, *labels: object) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean over prompts with its 95 % interval, of values [prompts, ...]; NaN where a prompt has none.
+
+    >>> mean, low, high = mean_interval(torch.tensor([1.0, 2.0, 3.0, float("nan")]), 0, "example")
+    >>> float(mean), bool(low >= 1), bool(high <= 3)
+    (2.0, True, True)
+    """
+    flat = values.double().reshape(len(values), -1)
+    known = ~flat.isnan()
+    filled = flat.nan_to_num(0.0)
+    weights = resampled(len(flat), seed, *labels)
+    drawn = (weights @ filled) / (weights @ known.double())
+    low, high = bounds(drawn)
+    mean = filled.sum(0) / known.sum(0)
+    shape = values.shape[1:]
+    return mean.reshape(shape), low.reshape(shape), high.reshape(shape)

@@ -1,0 +1,255 @@
+"""Do heads share their control signals, and who writes them?
+
+Two views. *Clusters*: each controlled head's mean signal, put into the stream, average linkage on cosine distance, cut
+at the distance that counts as agreement inside a head. A head reads d_head directions only, so two heads that read one
+and the same vector can still hold different parts of it; therefore also *sources*: heads grouped by the component that
+writes most of their signal, whether that component writes the same vector in every prompt, and whether each head's
+signal is its reading of that vector.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from headwise.channels.channels import Channels
+from headwise.model.batch import by_length
+from headwise.model.split import split
+from headwise.sinks.find import Parking
+from headwise.sinks.signals import CONTROLLED, SIDES, TRACED_TOKENS, Agreement, Parked, cosine_distance
+from headwise.tracing.signals import component_writes
+from headwise.tracing.upstream import Upstream
+from headwise.types import Component, Head, Side
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A component and its share of the attention that the signals hold."""
+
+    component: str
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """Heads whose mean control signals point the same way in the stream."""
+
+    side: Side
+    heads: tuple[Head, ...]
+    distance: float
+    """Mean cosine distance between its heads; 0 for a single head."""
+    writers: tuple[Writer, ...]
+    direction: Tensor
+    """[d_model], unit: the mean of its heads' signals."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Heads whose control signal is mostly written by one component."""
+
+    side: Side
+    component: str
+    heads: tuple[Head, ...]
+    share: float
+    """What the component writes of these heads' signals (by attention)."""
+    agreement: float
+    """Mean cosine distance of what it writes, over prompts."""
+    reading: float
+    """Mean cosine between each head's signal and its reading of the component's mean write."""
+    seen: float
+    """Mean length of the part of that (unit) write that a head reads."""
+    direction: Tensor
+    """[d_model], unit: the mean write."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sharing:
+    """One side's clusters and sources."""
+
+    side: Side
+    heads: tuple[Head, ...]
+    distances: Tensor
+    """[heads, heads] cosine distances of mean signals in the stream."""
+    clusters: tuple[Cluster, ...]
+    silhouette: float | None
+    """Of the clusters; None if all heads are in one, or each in its own."""
+    sources: tuple[Source, ...]
+
+    @property
+    def mean_distance(self) -> float | None:
+        n = len(self.heads)
+        return None if n < 2 else float(self.distances.sum() / (n * (n - 1)))
+
+
+def component_name(component: Component) -> str:
+    """A component whatever token it read.
+
+    >>> component_name(Component("head", 9, 6, source=3)), component_name(Component("mlp", 2))
+    ('L9H6', 'MLP2')
+    """
+    return f"L{component.layer}H{component.index}" if component.kind == "head" else repr(component)
+
+
+def writers_of(traced: Sequence[Parked], side: Side) -> list[Writer]:
+    """Shares of the attention that the removed signals took, by writing component, largest first."""
+    taken: Counter[str] = Counter()
+    for one in traced:
+        signals = one.signals[side]
+        for component, drop in zip(signals.components, signals.drops, strict=True):
+            taken[component_name(component)] += drop  # pyright: ignore[reportArgumentType]
+    total = sum(taken.values()) or 1.0
+    return [
+        Writer(name, taken[name] / total) for name in sorted(taken, key=lambda name: (-taken[name], name))
+    ]
+
+
+def share_signals(
+    model: Model, parking: Parking, traced: Sequence[Parked], found: dict[tuple[Head, Side], Agreement]
+) -> list[Sharing]:
+    """Clusters and sources of the controlled heads, side by side."""
+    made = []
+    for side in SIDES:
+        heads = tuple(sorted(head for (head, one), a in found.items() if one == side and a.controlled))
+        firings = {
+            head: [one for one in traced if one.head == head and side in one.written] for head in heads
+        }
+        means = {head: _mean_direction([one.written[side] for one in firings[head]]) for head in heads}
+        directions = {head: _directions(model, head, side) for head in heads}
+        vectors = [directions[head] @ means[head] for head in heads]
+        stacked = torch.stack(vectors) if vectors else torch.zeros(0, model.d_model, dtype=torch.float64)
+        unit = normalize(stacked, dim=-1)
+        distances = (1 - unit @ unit.mT).clamp(min=0).fill_diagonal_(0.0)
+        labels = cut(distances)
+        clusters = []
+        for label in sorted(set(labels)):
+            places = [i for i, one in enumerate(labels) if one == label]
+            members = tuple(heads[i] for i in places)
+            writers = writers_of([one for head in members for one in firings[head]], side)
+            distance = float(cosine_distance(unit[places])) if len(places) > 1 else 0.0
+            direction = normalize(unit[places].mean(0), dim=0)
+            clusters.append(Cluster(side, members, distance, tuple(writers), direction))
+        clusters.sort(key=lambda c: (-len(c.heads), c.heads))
+        sources = _sources(model, parking, side, firings, means, directions)
+        made.append(
+            Sharing(side, heads, distances, tuple(clusters), _silhouette(distances, labels), tuple(sources))
+        )
+    return made
+
+
+def cut(distances: Tensor, at: float = CONTROLLED) -> list[int]:
+    """Average linkage, cut at a distance: a label for each row.
+
+    >>> cut(torch.tensor([[0.0, 0.1, 0.9], [0.1, 0.0, 0.8], [0.9, 0.8, 0.0]]))
+    [1, 1, 2]
+    """
+    n = len(distances)
+    if n < 2:
+        return [1] * n
+    tree = linkage(squareform(distances.numpy(), checks=False), "average")
+    return fcluster(tree, at, "distance").tolist()
+
+
+def _silhouette(distances: Tensor, labels: Sequence[int]) -> float | None:
+    if not 2 <= len(set(labels)) < len(labels):
+        return None
+    from sklearn.metrics import silhouette_score
+
+    return float(silhouette_score(distances.numpy(), list(labels), metric="precomputed"))
+
+
+def _mean_direction(vectors: Sequence[Tensor]) -> Tensor:
+    """The mean of unit vectors, unit again: a loud prompt counts no more than a quiet one."""
+    return normalize(normalize(torch.stack(list(vectors)), dim=-1).mean(0), dim=0)
+
+
+def _directions(model: Model, head: Head, side: Side) -> Tensor:
+    channels = Channels.of(model, head)
+    return channels.query_directions if side == "query" else channels.key_directions
+
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+def _sources(
+    model: Model,
+    parking: Parking,
+    side: Side,
+    firings: dict[Head, list[Parked]],
+    means: dict[Head, Tensor],
+    directions: dict[Head, Tensor],
+) -> list[Source]:
+    groups: dict[str, list[Head]] = {}
+    components: dict[str, Component] = {}
+    for head, found in firings.items():
+        top = writers_of(found, side)[0].component
+        groups.setdefault(top, []).append(head)
+        for one in found:
+            for component in one.signals[side].components:
+                components.setdefault(component_name(component), component)
+    groups = {name: heads for name, heads in groups.items() if components[name].kind != "offset"}
+    places = {
+        name: sorted({_place(one, side) for head in heads for one in firings[head]})
+        for name, heads in groups.items()
+    }
+    writes = _writes(model, parking, places, components)
+    made = []
+    for name, heads in groups.items():
+        by_prompt = writes[name]
+        direction = normalize(by_prompt.mean(0), dim=0)
+        reads = {head: directions[head].mT @ direction for head in heads}
+        mine = [one for head in heads for one in firings[head]]
+        share = next(w.share for w in writers_of(mine, side) if w.component == name)
+        cosines = [float(normalize(reads[head], dim=0) @ means[head]) for head in heads]
+        seen = [float(reads[head].norm()) for head in heads]
+        agreement = float(cosine_distance(by_prompt)) if len(by_prompt) > 1 else float("nan")
+        made.append(
+            Source(side, name, tuple(heads), share, agreement, sum(cosines) / len(heads),
+                   sum(seen) / len(heads), direction)
+        )  # fmt: skip
+    return sorted(made, key=lambda s: (-len(s.heads), s.component))
+
+
+def _place(one: Parked, side: Side) -> tuple[int, int]:
+    return one.prompt, one.firing.query if side == "query" else one.firing.key
+
+
+def _writes(
+    model: Model,
+    parking: Parking,
+    places: dict[str, list[tuple[int, int]]],
+    components: dict[str, Component],
+) -> dict[str, Tensor]:
+    """Per component, what it wrote where its signals were read: unit vectors [prompts, d_model], a mean each."""
+    prompts = sorted({prompt for listed in places.values() for prompt, _ in listed})
+    found: dict[str, list[Tensor]] = {name: [] for name in places}
+    token_ids = [parking.token_ids[i] for i in prompts]
+    for part in by_length(token_ids, 64, TRACED_TOKENS) if prompts else ():
+        with torch.no_grad():
+            stream = split(model, [token_ids[i] for i in part])
+            for place, i in enumerate(part):
+                up = Upstream(stream, place)
+                for name, listed in places.items():
+                    at = [position for prompt, position in listed if prompt == prompts[i]]
+                    if at:
+                        write = _whole_write(up, components[name])[at].cpu()
+                        found[name].append(normalize(normalize(write, dim=-1).mean(0), dim=0))
+    return {name: torch.stack(vectors) for name, vectors in found.items()}
+
+
+def _whole_write(up: Upstream, component: Component) -> Tensor:
+    """What a component wrote at every position, for a head whatever it read: [T, d_model]."""
+    if component.kind != "head":
+        return component_writes(up, component)
+    parts = [Component("head", component.layer, component.index, s) for s in range(up.tokens)]
+    return torch.stack([component_writes(up, part) for part in parts]).sum(0)

@@ -1,0 +1,140 @@
+"""Which tokens are sinks, and which heads park their attention on them.
+
+A token is a *sink* of its prompt if the tokens from ``AWAY`` positions on give it, averaged over them and over every
+head of the model, at least the threshold. Nothing is assumed about where it stands. A head *parks* if, from the same
+rows, it gives the sinks of a prompt at least ``PARKED`` of its attention, averaged over prompts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headwise.circuits.answers import shown
+from headwise.errors import HeadwiseError
+from headwise.intervals import mean_interval
+from headwise.types import Head
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+THRESHOLD = 0.3
+PARKED = 0.5
+AWAY = 4
+"""How many positions later a row must stand to count: nearby rows see few keys and give each much."""
+MIN_ROWS = 4
+"""How many such rows a token needs before its mean says anything."""
+MAX_TOKENS = 1024
+"""Tokens whose patterns of every head are held at a time."""
+
+
+@dataclass(frozen=True)
+class SinkToken:
+    """A place and a token that were sinks: in how many prompts, and the attention received there."""
+
+    position: int
+    token: str
+    prompts: int
+    share: float
+    """Of the prompts that have a sink."""
+    attention: float
+
+
+@dataclass(frozen=True, eq=False)
+class Parking:
+    """What every prompt's sinks are, and what every head gives them."""
+
+    token_ids: list[list[int]]
+    sinks: list[tuple[int, ...]]
+    received: list[Tensor]
+    """Per prompt, the mean attention each token receives over heads and rows away from it; NaN with too few rows."""
+    attention: Tensor
+    """[prompts, layers, heads]: mean attention on the prompt's sinks; NaN where there are none."""
+
+    @property
+    def with_sinks(self) -> list[int]:
+        return [i for i, found in enumerate(self.sinks) if found]
+
+    def tokens(self, model: Model) -> list[SinkToken]:
+        """Sinks by place and token, most frequent first."""
+        count: Counter[tuple[int, str]] = Counter()
+        total: Counter[tuple[int, str]] = Counter()
+        for ids, found, received in zip(self.token_ids, self.sinks, self.received, strict=True):
+            for s in found:
+                name = (s, shown(model, ids[s]))
+                count[name] += 1
+                total[name] += float(received[s])  # pyright: ignore[reportArgumentType]
+        n = max(1, len(self.with_sinks))
+        order = sorted(count, key=lambda name: (-count[name], name))
+        return [SinkToken(*name, count[name], count[name] / n, total[name] / count[name]) for name in order]
+
+    def heads(self, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean attention on sinks with its interval over prompts, [layers, heads] each."""
+        return mean_interval(self.attention[self.with_sinks], seed, "parking")
+
+
+def find_parking(
+    model: Model,
+    prompts: Sequence[str] | Sequence[Sequence[int]],
+    *,
+    threshold: float = THRESHOLD,
+    progress: Callable[[int], None] | None = None,
+) -> Parking:
+    """Measure sinks and parking in forward passes of all prompts."""
+    if not 0 < threshold < 1:
+        raise HeadwiseError(f"threshold={threshold} is not an attention: give a number between 0 and 1")
+    found: dict[int, tuple[list[int], tuple[int, ...], Tensor, Tensor]] = {}
+    for indices, got in model.stream_capture(
+        list(prompts), want=("pattern",), max_tokens=MAX_TOKENS, progress=progress
+    ):
+        for place, i in enumerate(indices):
+            ids = got.token_ids[place]
+            t = len(ids)
+            pattern, visible = got.pattern[place, :, :t, :t], got.visible[place, :, :t, :t]
+            received = tokens_received(pattern, visible)
+            sinks = tuple(
+                s for s, value in enumerate(received.tolist()) if value == value and value >= threshold
+            )
+            found[i] = ids, sinks, received, on_sinks(pattern, visible, sinks)
+    ordered = [found[i] for i in range(len(found))]
+    attention = torch.stack([one[3] for one in ordered]).view(-1, model.n_layers, model.n_heads)
+    return Parking([o[0] for o in ordered], [o[1] for o in ordered], [o[2] for o in ordered], attention)
+
+
+def _away(visible: Tensor) -> Tensor:
+    """Cells [heads, rows, keys] that count: visible and ``AWAY`` positions back."""
+    t = visible.shape[-1]
+    row, key = torch.arange(t)[:, None], torch.arange(t)
+    return visible & (row - key >= AWAY).to(visible.device)
+
+
+def tokens_received(pattern: Tensor, visible: Tensor) -> Tensor:
+    """Mean attention each token receives, over heads and rows away from it [tokens]; NaN with too few rows.
+
+    >>> pattern = torch.zeros(1, 9, 9); pattern[:, :, 0] = 1.0
+    >>> tokens_received(pattern, torch.ones(9, 9).tril().bool()[None]).tolist()
+    [1.0, 0.0, nan, nan, nan, nan, nan, nan, nan]
+    """
+    cells = _away(visible)
+    rows = cells.any(0).sum(0)
+    mean = (pattern * cells).sum((0, 1)) / cells.sum((0, 1))
+    return mean.masked_fill(rows < MIN_ROWS, float("nan")).double()
+
+
+def on_sinks(pattern: Tensor, visible: Tensor, sinks: Sequence[int]) -> Tensor:
+    """Attention each head gives the sinks, over the rows away from them [heads]; NaN if a head sees none."""
+    chosen = list(sinks)
+    cells = _away(visible)[..., chosen]
+    given = (pattern[..., chosen] * cells).sum(-1)
+    rows = cells.any(-1)
+    return (given.sum(1) / rows.sum(1)).double()
+
+
+def parked_heads(attention: Tensor, parked: float) -> list[Head]:
+    """Heads whose mean attention on sinks [layers, heads] reaches ``parked``."""
+    return [Head(*place) for place in (attention >= parked).nonzero().tolist()]

@@ -1,0 +1,263 @@
+"""Take control signals away and see whether the attention leaves the sink.
+
+One by one: each firing without its own signals, predicted and in the really edited pass, beside unused channels. All at
+once: one direction projected out of everything that a group of heads reads, in one pass, beside random directions of
+the same size; then also the model's loss on the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headwise.channels.channels import Channels, layer_channels
+from headwise.circuits.counterfactual import Members, Removal, edited_attention, removal, unused
+from headwise.intervals import mean_interval
+from headwise.model.edits import Edit
+from headwise.model.rotary import Rotary
+from headwise.model.split import split
+from headwise.randomness import keyed
+from headwise.sinks.find import MAX_TOKENS, Parking, on_sinks
+from headwise.sinks.signals import SIDES, Parked, head_space
+from headwise.tracing.upstream import Upstream
+from headwise.types import Head, Side
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+
+# --- one by one ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Freed:
+    """One firing without the control signals of one side."""
+
+    prompt: int
+    head: Head
+    side: Side
+    query: int
+    sink: int
+    removed: int
+    attention: float
+    predicted: float
+    edited: float
+    control: float
+    """Mean attention left when as many signals of unused channels leave instead (edited passes)."""
+    next_key: int
+    """The token that had most attention after the sink."""
+    next_gain: float
+    """What it gained."""
+    gainer: int
+    """The token that gained most."""
+    gain: float
+
+
+def free_one_by_one(
+    model: Model,
+    parking: Parking,
+    traced: Sequence[Parked],
+    prompts: Sequence[int],
+    *,
+    draws: int = 2,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> list[Freed]:
+    """Remove each traced firing's signals, side by side, in every traced firing of some prompts."""
+    made: list[Freed] = []
+    for prompt in prompts:
+        firings = [one for one in traced if one.prompt == prompt]
+        with torch.no_grad():
+            up = Upstream(split(model, parking.token_ids[prompt]), 0)
+            cases: list[tuple[Parked, Side]] = [
+                (one, side) for one in firings for side in SIDES if side in one.read
+            ]
+            removals = []
+            for one, side in cases:
+                signals = one.signals[side]
+                members: Members = list(zip(signals.components, signals.channels, strict=True))
+                generator = keyed(seed, "unused", prompt, str(one.head), side)
+                removals.append(removal(up, one.firing, {side: members}))
+                removals += [
+                    removal(up, one.firing, {side: unused(members, model.d_head, generator)})
+                    for _ in range(draws)
+                ]
+            edited = edited_attention(model, parking.token_ids[prompt], removals)
+            for i, (one, side) in enumerate(cases):
+                at = i * (1 + draws)
+                before = Removal(one.firing).row(up)
+                after = removals[at].row(up)
+                change = after - before
+                s = one.firing.key
+                rest = before.clone()
+                rest[s] = -1.0
+                follower, gainer = int(rest.argmax()), int(change.argmax())
+                made.append(
+                    Freed(prompt, one.head, side, one.firing.query, s, len(one.signals[side]), float(before[s]),
+                          float(after[s]), edited[at], sum(edited[at + 1 : at + 1 + draws]) / max(1, draws),
+                          follower, float(change[follower]), gainer, float(change[gainer]))
+                )  # fmt: skip
+        if progress is not None:
+            progress(1)
+    return made
+
+
+# --- all at once -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProjectOut(Edit):
+    """Take a direction of the stream out of what a head reads: v_t ← v_t − left_t ⟨right_t, v_t⟩ at every position.
+
+    ``left`` and ``right`` [positions, d_head] are the direction as the head reads it and the functional that measures
+    it, both rotated to each position.
+    """
+
+    left: Tensor
+    right: Tensor
+
+    def apply(self, vectors: Tensor) -> Tensor:
+        n = len(vectors)
+        left, right = (x[:n].to(vectors) for x in (self.left, self.right))
+        return vectors - left * (right * vectors).sum(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One direction taken out of the reads of many heads in one pass."""
+
+    side: Side
+    name: str
+    heads: tuple[Head, ...]
+    prompts: int
+    attention: float
+    """On sinks, mean over heads and prompts, untouched."""
+    removed: float
+    removed_low: float
+    removed_high: float
+    control: float
+    """The same with a random direction of the same size in each head's reads (mean over draws)."""
+    loss: float
+    """Next-token loss in nats, untouched."""
+    loss_change: float
+    loss_low: float
+    loss_high: float
+    control_loss_change: float
+
+
+def free_all_at_once(
+    model: Model,
+    parking: Parking,
+    prompts: Sequence[int],
+    side: Side,
+    name: str,
+    heads: Sequence[Head],
+    direction: Tensor,
+    *,
+    draws: int = 3,
+    seed: int = 0,
+) -> Shared:
+    """Project ``direction`` (unit, [d_model]) out of what ``heads`` read on a side, everywhere, in one pass."""
+    longest = max(len(parking.token_ids[i]) for i in prompts)
+    rotations = _rotations(model, heads, longest)
+    chosen = [projection(model, head, side, direction, rotations[head.layer], longest) for head in heads]
+    clean = _run(model, parking, prompts, heads, ())
+    removed = _run(model, parking, prompts, heads, chosen)
+    controls = []
+    for draw in range(draws):
+        turned = [_elsewhere(e, rotations[e.head.layer], seed, side, name, str(e.head), draw) for e in chosen]
+        controls.append(_run(model, parking, prompts, heads, turned))
+    after, low, high = mean_interval(removed[0], seed, "shared", side, name)
+    change, loss_low, loss_high = mean_interval(removed[1] - clean[1], seed, "shared loss", side, name)
+    return Shared(
+        side=side, name=name, heads=tuple(heads), prompts=len(prompts),
+        attention=float(clean[0].nanmean()), removed=float(after), removed_low=float(low), removed_high=float(high),
+        control=float(torch.stack([c[0] for c in controls]).nanmean()),
+        loss=float(clean[1].mean()), loss_change=float(change), loss_low=float(loss_low), loss_high=float(loss_high),
+        control_loss_change=float(torch.stack([c[1] - clean[1] for c in controls]).mean()),
+    )  # fmt: skip
+
+
+def projection(
+    model: Model, head: Head, side: Side, direction: Tensor, rotary: Rotary | None, tokens: int
+) -> ProjectOut:
+    """The edit that takes the head's part of a stream direction out of its reads.
+
+    A head sees only its d_head directions of the stream; its part of the direction is made unit again, so that
+    afterwards the head reads nothing of it.
+    """
+    channels = Channels.of(model, head)
+    basis = channels.query_directions if side == "query" else channels.key_directions
+    part = torch.nn.functional.normalize(basis.mT @ direction.double(), dim=0)
+    layer = layer_channels(model, head.layer)
+    left = head_space(layer, head.index, side, part)
+    if side == "query":
+        sigma = channels.sigma
+        real = sigma > 0
+        right = channels.query_map @ (part * real / torch.where(real, sigma, torch.ones_like(sigma)))
+    else:
+        right = channels.key_map.mT @ part
+    left, right = (x.expand(tokens, -1) for x in (left, right))
+    if rotary is not None:
+        # ⟨right, R⁻¹v⟩ = ⟨R⁻ᵀ right, v⟩; R scales by c² where a model scales its rotation, so R⁻ᵀ = R / c².
+        left, right = rotary.turn(left[None, None])[0, 0], _inverse_transposed(rotary, right)
+    return ProjectOut(head=head, side=side, left=left, right=right)
+
+
+def _inverse_transposed(rotary: Rotary, vectors: Tensor) -> Tensor:
+    turned = rotary.turn(vectors[None, None])[0, 0]
+    width = rotary.cos.shape[-1]
+    size = (rotary.cos.square() + rotary.sin.square())[0].to(vectors.dtype)
+    return torch.cat((turned[:, :width] / size, turned[:, width:]), -1)
+
+
+def _elsewhere(edit: ProjectOut, rotary: Rotary | None, seed: int, *labels: object) -> ProjectOut:
+    """The control: the same amounts, taken along one random direction of the head's space."""
+    size = edit.left.norm(dim=-1, keepdim=True)
+    drawn = torch.randn(edit.left.shape[-1], generator=keyed(seed, "elsewhere", *labels), dtype=torch.float64)
+    left = torch.nn.functional.normalize(drawn, dim=0).expand(len(edit.left), -1)
+    if rotary is not None:
+        left = rotary.turn(left[None, None])[0, 0]
+    left = torch.nn.functional.normalize(left, dim=-1) * size
+    return ProjectOut(head=edit.head, side=edit.side, left=left, right=edit.right)
+
+
+def _rotations(model: Model, heads: Sequence[Head], tokens: int) -> dict[int, Rotary | None]:
+    """Each layer's rotation at positions 0 to ``tokens`` − 1; it does not depend on what the tokens are."""
+    with torch.no_grad():
+        stream = split(model, [0] * tokens)
+    made: dict[int, Rotary | None] = {}
+    for layer in {head.layer for head in heads}:
+        rotary = stream.layers[layer].rotary
+        made[layer] = (
+            None if rotary is None else Rotary(*(x[:1].double().cpu() for x in (rotary.cos, rotary.sin)))
+        )
+    return made
+
+
+def _run(
+    model: Model, parking: Parking, prompts: Sequence[int], heads: Sequence[Head], edits: Sequence[Edit]
+) -> tuple[Tensor, Tensor]:
+    """Mean attention of the heads on sinks, and next-token loss, of each prompt."""
+    from headwise.model import capture
+
+    attention = torch.full((len(prompts),), float("nan"), dtype=torch.float64)
+    loss = torch.zeros(len(prompts), dtype=torch.float64)
+    token_ids = [parking.token_ids[i] for i in prompts]
+    chunks = capture.stream(
+        model, token_ids, heads=heads, want=("pattern",), logits=None, edits=edits, batch_size=8,
+        max_tokens=min(MAX_TOKENS, 256),
+    )  # fmt: skip
+    for indices, got in chunks:
+        for place, i in enumerate(indices):
+            t = len(token_ids[i])
+            sinks = parking.sinks[prompts[i]]
+            pattern, visible = got.pattern[place, :, :t, :t], got.visible[place, :, :t, :t]
+            attention[i] = on_sinks(pattern, visible, sinks).nanmean()
+            target = torch.tensor(token_ids[i][1:], device=got.logits.device)
+            loss[i] = torch.nn.functional.cross_entropy(got.logits[place, : t - 1].double(), target)
+    return attention, loss

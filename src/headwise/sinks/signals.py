@@ -1,0 +1,281 @@
+"""The control signals of parked attention: what the tracer removes at a sink, as one vector a side.
+
+A firing's control signal on a side is the sum of its removed signals: ``strengths`` along the unit directions of the
+head's channels, as the head reads them (norm frozen, RoPE applied). Two such vectors of one head are compared by their
+cosine. To compare heads, the rotation is turned back and the vector put into the stream, where all heads read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from headwise.channels.channels import LayerChannels
+from headwise.intervals import bounds, resampled
+from headwise.model.batch import by_length
+from headwise.model.rotary import Rotary
+from headwise.model.split import split
+from headwise.randomness import keyed
+from headwise.sinks.find import AWAY, Parking
+from headwise.tracing.search import Firing, LayerSearch, Rules, SideSignals
+from headwise.tracing.upstream import Upstream
+from headwise.types import Head, Side
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+Kind = Literal["sink", "other"]
+SIDES: tuple[Side, ...] = ("query", "key")
+CONTROLLED = 0.5
+"""A head is controlled on a side where its signals' mean cosine distance over prompts is below this (the talk's rule)."""
+MIN_SIGNALS = 4
+"""Prompts a side needs before agreement is spoken of."""
+TRACED_TOKENS = 160
+"""Tokens traced in one batch of prompts."""
+SHUFFLES = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Parked:
+    """One traced firing. ``read`` are its control signals as the head multiplies them, ``written`` with the rotation
+    turned back: [d_head] numbers along u_k (query side) or v_k (key side)."""
+
+    prompt: int
+    firing: Firing
+    kind: Kind
+    signals: dict[Side, SideSignals]
+    read: dict[Side, Tensor]
+    written: dict[Side, Tensor]
+
+    @property
+    def head(self) -> Head:
+        return Head(self.firing.layer, self.firing.head)
+
+
+def trace_parked(
+    model: Model,
+    parking: Parking,
+    prompts: Sequence[int],
+    heads: Sequence[Head],
+    *,
+    kind: Kind,
+    per_head: int,
+    least: float = 0.0,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> list[Parked]:
+    """Trace one firing of each head in each prompt (up to ``per_head`` of a head) on both sides.
+
+    ``kind`` sink: from a random row away from a sink, to it, with attention of at least ``least``; other: to a random
+    token that is no sink. Both must be above the tracer's own threshold.
+    """
+    rules, budget = Rules(), {head: per_head for head in heads}
+    traced: list[Parked] = []
+    token_ids = [parking.token_ids[i] for i in prompts]
+    for part in by_length(token_ids, 64, TRACED_TOKENS):
+        with torch.no_grad():
+            stream = split(model, [token_ids[i] for i in part])
+            ups = [Upstream(stream, place) for place in range(len(part))]
+            for layer in range(1, model.n_layers):
+                here = [head for head in heads if head.layer == layer]
+                search: LayerSearch | None = None
+                for place, i in enumerate(part):
+                    prompt = prompts[i]
+                    firings = []
+                    for head in here:
+                        if budget[head] and (
+                            one := _choose(ups[place], parking, prompt, head, kind, least, rules, seed)
+                        ):
+                            firings.append(one)
+                            budget[head] -= 1
+                    if not firings:
+                        continue
+                    search = search or LayerSearch(model, layer, rules, ups[place].dtype)
+                    found = search.run(ups[place], firings)
+                    traced += [
+                        _parked(ups[place], search.channels, prompt, firing, kind, sides)
+                        for firing, sides in zip(firings, found, strict=True)
+                    ]
+        if progress is not None:
+            progress(len(part))
+    return sorted(traced, key=lambda one: (one.prompt, one.firing))
+
+
+def _choose(
+    up: Upstream, parking: Parking, prompt: int, head: Head, kind: Kind, least: float, rules: Rules, seed: int
+) -> Firing | None:
+    """A random cell of a head's pattern that is of the kind."""
+    sinks = list(parking.sinks[prompt])
+    pattern = up.stream.whole_pattern(head, up.prompt).double().cpu()
+    t = pattern.shape[0]
+    visible = up.visible(head.layer).cpu()
+    tau = torch.tensor([rules.threshold(int(n)) for n in visible.sum(1).tolist()], dtype=torch.float64)
+    row, key = torch.arange(t)[:, None], torch.arange(t)
+    is_sink = torch.zeros(t, dtype=torch.bool)
+    is_sink[sinks] = True
+    wanted = visible & (pattern >= tau[:, None]) & (row > 0)
+    if kind == "sink":
+        wanted &= is_sink & (row - key >= AWAY) & (pattern >= least)
+    else:
+        wanted &= ~is_sink
+    cells = wanted.nonzero().tolist()
+    if not cells:
+        return None
+    draw = torch.randint(len(cells), (1,), generator=keyed(seed, "firing", kind, prompt, str(head)))
+    return Firing(head.layer, head.index, *cells[int(draw)])
+
+
+def _parked(
+    up: Upstream,
+    channels: LayerChannels,
+    prompt: int,
+    firing: Firing,
+    kind: Kind,
+    sides: dict[Side, SideSignals],
+) -> Parked:
+    read = {side: control_signal(signals, up) for side, signals in sides.items() if signals.resolved}
+    written = {side: turned_back(up, channels, firing, side, vector) for side, vector in read.items()}
+    return Parked(prompt, firing, kind, sides, read, written)
+
+
+def control_signal(signals: SideSignals, up: Upstream) -> Tensor:
+    """The removed signals of a side, summed along the head's channels: [d_head]."""
+    total = torch.zeros(up.stream.model.d_head, dtype=torch.float64)
+    return total.index_add_(
+        0, torch.tensor(signals.channels), torch.tensor(signals.strengths, dtype=torch.float64)
+    )
+
+
+def turned_back(up: Upstream, channels: LayerChannels, firing: Firing, side: Side, read: Tensor) -> Tensor:
+    """A control signal with RoPE undone at its own position: what was in the stream along u_k or v_k."""
+    rotary = up.stream.layers[firing.layer].rotary
+    if rotary is None:
+        return read
+    column = up.span.start + (firing.query if side == "query" else firing.key)
+    row = up.prompt if rotary.cos.shape[0] > 1 else 0
+    here = Rotary(*(x[row : row + 1, column : column + 1].double().cpu() for x in (rotary.cos, rotary.sin)))
+    vector = head_space(channels, firing.head, side, read)
+    return channel_space(channels, firing.head, side, here.undo(vector[None, None, None])[0, 0, 0])
+
+
+def head_space(channels: LayerChannels, head: int, side: Side, strengths: Tensor) -> Tensor:
+    """The query or key vector [d_head] that has these strengths along the head's channels."""
+    if side == "query":
+        return (strengths * channels.sigma[head]) @ channels.key_map[head]
+    return channels.query_map[head] @ strengths
+
+
+def channel_space(channels: LayerChannels, head: int, side: Side, vector: Tensor) -> Tensor:
+    """The strengths along the head's channels of a query or key vector; null channels have none."""
+    if side == "key":
+        return channels.key_map[head] @ vector
+    sigma = channels.sigma[head]
+    real = sigma > 0
+    return (vector @ channels.query_map[head]) * real / torch.where(real, sigma, torch.ones_like(sigma))
+
+
+# --- agreement ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How alike the control signals of one head and side are over prompts."""
+
+    firings: int
+    distance: float
+    """Mean cosine distance between the signals of two prompts: 0 the same, 1 unrelated."""
+    low: float
+    high: float
+    shuffled: float
+    """The same for signals of the same sizes in random channels (mean over draws)."""
+    shuffled_low: float
+    """2.5th percentile of those draws."""
+    others: float | None
+    """The same for firings of this head on tokens that are no sinks; None with too few."""
+    others_firings: int
+    signals: float
+    """Median number of signals a firing needed."""
+
+    @property
+    def controlled(self) -> bool:
+        return self.distance < CONTROLLED
+
+
+def cosine_distance(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Mean cosine distance between different vectors [n, d]; with ``weights`` [draws, n] one mean a resample.
+
+    A vector drawn twice is not compared with itself.
+
+    >>> same = torch.ones(4, 3, dtype=torch.float64)
+    >>> round(float(cosine_distance(same)), 12), round(float(cosine_distance(torch.eye(4).double())), 12)
+    (0.0, 1.0)
+    """
+    unit = torch.nn.functional.normalize(vectors, dim=-1)
+    gram = unit @ unit.mT
+    gram.fill_diagonal_(0.0)
+    n = len(vectors)
+    w = torch.ones(1, n, dtype=vectors.dtype) if weights is None else weights.to(vectors)
+    pairs = w.sum(-1).square() - w.square().sum(-1)
+    result = 1 - torch.einsum("bi,ij,bj->b", w, gram, w) / pairs
+    return result[0] if weights is None else result
+
+
+def agreement(
+    vectors: Tensor, others: Tensor, signals: Sequence[int], seed: int, *labels: object
+) -> Agreement:
+    """Agreement of control signals [n, d_head], one a prompt, beside both of its controls."""
+    n, width = vectors.shape
+    low, high = bounds(cosine_distance(vectors, resampled(n, seed, *labels)))
+    generator = keyed(seed, "shuffle", *labels)
+    draws = torch.stack([cosine_distance(_shuffle(vectors, generator)) for _ in range(SHUFFLES)])
+    return Agreement(
+        firings=n,
+        distance=float(cosine_distance(vectors)),
+        low=float(low),
+        high=float(high),
+        shuffled=float(draws.mean()),
+        shuffled_low=float(draws.quantile(0.025)),
+        others=float(cosine_distance(others)) if len(others) >= MIN_SIGNALS else None,
+        others_firings=len(others),
+        signals=float(torch.tensor(signals, dtype=torch.float64).median()),
+    )
+
+
+def _shuffle(vectors: Tensor, generator: torch.Generator) -> Tensor:
+    """The same numbers in random channels, with random signs."""
+    order = torch.rand(vectors.shape, generator=generator).argsort(1)
+    sign = torch.randint(2, vectors.shape, generator=generator) * 2 - 1
+    return vectors.gather(1, order) * sign
+
+
+def agreements(
+    traced: Sequence[Parked], others: Sequence[Parked], seed: int
+) -> dict[tuple[Head, Side], Agreement]:
+    """Agreement of every head and side that has signals of enough prompts."""
+    made = {}
+    for side in SIDES:
+        here, there = _by_head(traced, side), _by_head(others, side)
+        for head, found in sorted(here.items()):
+            if len(found) < MIN_SIGNALS:
+                continue
+            width = len(found[0].read[side])
+            compared = [one.read[side] for one in there.get(head, [])]
+            made[head, side] = agreement(
+                torch.stack([one.read[side] for one in found]),
+                torch.stack(compared) if compared else torch.zeros(0, width, dtype=torch.float64),
+                [len(one.signals[side]) for one in found],
+                seed, str(head), side,
+            )  # fmt: skip
+    return made
+
+
+def _by_head(traced: Sequence[Parked], side: Side) -> dict[Head, list[Parked]]:
+    made: dict[Head, list[Parked]] = {}
+    for one in traced:
+        if side in one.read:
+            made.setdefault(one.head, []).append(one)
+    return made
