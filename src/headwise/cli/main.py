@@ -27,6 +27,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("headwise.cli.doctor", "check that a model is captured, edited and split exactly"),
     "heads": ("headwise.cli.heads", "rank every head of the model on a task"),
     "models": ("headwise.cli.models", "list, get and remove models"),
+    "sinks": ("headwise.cli.sinks", "which heads park attention, which signals make them, and proof"),
+    "sparsity": ("headwise.cli.sparsity", "how few channels carry a task's attention, beside rotated ones"),
     "toy": ("headwise.cli.toy", "controlled worlds with known features: payload, alignment, training"),
 }
 

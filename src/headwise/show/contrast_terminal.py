@@ -6,25 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from headwise.show.terminal import quoted
+from headwise.show.terminal import plain_table, quoted
 
 if TYPE_CHECKING:
     from headwise.contrast.run import ContrastRun
 
 Record = Mapping[str, Any]
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> RenderableType:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < 2 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    # A table's own title would be folded to the table's width.
-    return Group(Text(title, style="italic"), table) if title else table
 
 
 def heads_table(records: Sequence[Record], rule: str) -> RenderableType:
@@ -44,7 +33,9 @@ def heads_table(records: Sequence[Record], rule: str) -> RenderableType:
         for r in records
     ]
     columns = ("head", "", name, "95 %", "q", "accuracy", "ratio", "attention on keys")
-    return Group(_table(columns, rows), Text(), Text("* does the task by its rule, beyond chance (q ≤ 0.05)"))
+    return Group(
+        plain_table(columns, rows), Text(), Text("* does the task by its rule, beyond chance (q ≤ 0.05)")
+    )
 
 
 def run_tables(run: ContrastRun) -> RenderableType:
@@ -55,7 +46,9 @@ def run_tables(run: ContrastRun) -> RenderableType:
         Text(),
         heads_table([h for i, h in enumerate(run.heads) if i < 6 or h["chosen"]], run.rule),
         Text(),
-        _table(header, rows, "Features, and attention on original and target after a swap, on unseen words"),
+        plain_table(
+            header, rows, "Features, and attention on original and target after a swap, on unseen words"
+        ),
     ]
     if run.answers:
         shown = [
@@ -69,7 +62,7 @@ def run_tables(run: ContrastRun) -> RenderableType:
             for a in run.answers
         ]
         columns = ("head", "swapped", "logit difference", "flips", "error of prediction")
-        parts += [Text(), _table(columns, shown, "The same swaps in the running model")]
+        parts += [Text(), plain_table(columns, shown, "The same swaps in the running model")]
     if run.warnings:
         parts += [Text(), Text("Beware:"), *(Text(f"  {w}") for w in run.warnings)]
     return Group(*parts)
@@ -91,4 +84,4 @@ def attribution_table(head: str, records: Sequence[Record]) -> RenderableType:
     title = (
         f"{head}: logits by feature ({records[0]['method']}); {explained:.0%} of their variation explained"
     )
-    return _table(("", "token", *names, "total"), rows, title)
+    return plain_table(("", "token", *names, "total"), rows, title)

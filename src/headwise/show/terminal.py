@@ -72,3 +72,14 @@ def attention_table(
     for name, share in rows:
         table.add_row(name, f"{share:.3f}", bar(share))
     return table
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> RenderableType:
+    """A table without lines; the first two columns left, numbers right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i < 2 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    # A table's own title would be folded to the table's width.
+    return Group(Text(title, style="italic"), table) if title else table

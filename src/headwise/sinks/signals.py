@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Kind = Literal["sink", "other"]
 SIDES: tuple[Side, ...] = ("query", "key")
 CONTROLLED = 0.5
-"""A head is controlled on a side where its signals' mean cosine distance over prompts is below this (the talk's rule)."""
+"""A head is controlled on a side where its signals' mean distance over prompts is below this (the published rule)."""
 MIN_SIGNALS = 4
 """Prompts a side needs before agreement is spoken of."""
 TRACED_TOKENS = 160
@@ -73,7 +73,7 @@ def trace_parked(
     ``kind`` sink: from a random row away from a sink, to it, with attention of at least ``least``; other: to a random
     token that is no sink. Both must be above the tracer's own threshold.
     """
-    rules, budget = Rules(), {head: per_head for head in heads}
+    rules, budget = Rules(), dict.fromkeys(heads, per_head)
     traced: list[Parked] = []
     token_ids = [parking.token_ids[i] for i in prompts]
     for part in by_length(token_ids, 64, TRACED_TOKENS):
@@ -137,8 +137,12 @@ def _parked(
     kind: Kind,
     sides: dict[Side, SideSignals],
 ) -> Parked:
-    read = {side: control_signal(signals, up) for side, signals in sides.items() if signals.resolved}
-    written = {side: turned_back(up, channels, firing, side, vector) for side, vector in read.items()}
+    read: dict[Side, Tensor] = {
+        side: control_signal(signals, up) for side, signals in sides.items() if signals.resolved
+    }
+    written: dict[Side, Tensor] = {
+        side: turned_back(up, channels, firing, side, vector) for side, vector in read.items()
+    }
     return Parked(prompt, firing, kind, sides, read, written)
 
 
@@ -228,7 +232,7 @@ def agreement(
     vectors: Tensor, others: Tensor, signals: Sequence[int], seed: int, *labels: object
 ) -> Agreement:
     """Agreement of control signals [n, d_head], one a prompt, beside both of its controls."""
-    n, width = vectors.shape
+    n = len(vectors)
     low, high = bounds(cosine_distance(vectors, resampled(n, seed, *labels)))
     generator = keyed(seed, "shuffle", *labels)
     draws = torch.stack([cosine_distance(_shuffle(vectors, generator)) for _ in range(SHUFFLES)])

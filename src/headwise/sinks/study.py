@@ -14,7 +14,7 @@ from torch import Tensor
 from headwise.circuits.answers import shown
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
-from headwise.sinks.clusters import Sharing, share_signals, writers_of
+from headwise.sinks.clusters import Sharing, Writer, share_signals, writers_of
 from headwise.sinks.find import (
     AWAY,
     MIN_ROWS,
@@ -112,78 +112,16 @@ class SinkStudy:
             made.append(record)
         return made
 
+    def writers(self, side: Side) -> list[Writer]:
+        """Who writes the control signals of a side, over all controlled heads."""
+        heads = set(self.controlled(side))
+        return writers_of([one for one in self.traced if one.head in heads and side in one.read], side)
+
     def document(self) -> dict[str, Any]:
         """JSON of the whole study."""
-        heads = []
-        for layer in range(self.attention.shape[0]):
-            for index in range(self.attention.shape[1]):
-                head = Head(layer, index)
-                sides = []
-                for side in SIDES:
-                    a = self.agreements.get((head, side))
-                    if a is not None:
-                        sides.append(
-                            {"side": side, "agreement": a.distance, "ci": [a.low, a.high], "shuffled": a.shuffled,
-                             "others": a.others, "others_firings": a.others_firings, "firings": a.firings,
-                             "signals": a.signals, "controlled": a.controlled}
-                        )  # fmt: skip
-                heads.append(
-                    {
-                        "head": str(head),
-                        "attention": _number(self.attention[layer, index]),
-                        "ci": [_number(self.low[layer, index]), _number(self.high[layer, index])],
-                        "parked": head in self.parked,
-                        "sides": sides,
-                        "controlled": any(side["controlled"] for side in sides),
-                    }
-                )
-        return {
-            "model": self.model,
-            "weight_hash": self.weight_hash,
-            "settings": self.settings,
-            "prompts": len(self.parking.token_ids),
-            "prompts_with_sinks": len(self.parking.with_sinks),
-            "sinks": [
-                {"position": s.position, "token": s.token, "prompts": s.prompts, "share": s.share, "attention": s.attention}
-                for s in self.sinks
-            ],
-            "positions": positions(self.parking),
-            "heads": heads,
-            "sharing": [
-                {"side": s.side, "heads": len(s.heads), "mean_distance": s.mean_distance, "clusters": len(s.clusters),
-                 "silhouette": s.silhouette,
-                 "writers": [vars(w) for w in writers_of([t for t in self.traced if t.head in s.heads and s.side in t.read], s.side)[:10]]}
-                for s in self.sharing
-            ],
-            "clusters": [
-                {"side": c.side, "size": len(c.heads), "heads": [str(h) for h in c.heads], "distance": c.distance,
-                 "writers": [vars(w) for w in c.writers[:5]]}
-                for s in self.sharing for c in s.clusters
-            ],
-            "sources": [
-                {"side": s.side, "component": s.component, "size": len(s.heads), "heads": [str(h) for h in s.heads],
-                 "share": s.share, "agreement": _number(s.agreement), "reading": s.reading, "seen": s.seen}
-                for sharing in self.sharing for s in sharing.sources
-            ],
-            "removal": {
-                "one_by_one": self.one_by_one,
-                "gained": [{"token": token, "times": n} for token, n in self.gained],
-                "shared": [{**vars(s), "heads": [str(h) for h in s.heads]} for s in self.shared],
-            },
-            "seconds": round(self.seconds, 1),
-        }  # fmt: skip
+        from headwise.sinks.document import document
 
-
-def positions(parking: Parking) -> list[dict[str, Any]]:
-    """How many prompts have a sink at each position, and the mean attention received there in all prompts."""
-    count = Counter(s for found in parking.sinks for s in found)
-    made = []
-    for position in range(max(len(ids) for ids in parking.token_ids)):
-        values = [float(r[position]) for r in parking.received if len(r) > position]
-        values = [v for v in values if v == v]
-        if values:
-            made.append({"position": position, "sinks": count[position], "received": _mean(values)})
-    return made
+        return document(self)
 
 
 def find_sinks(
@@ -224,8 +162,8 @@ def find_sinks(
     heads = parked_heads(attention, parked)
     if not heads:
         raise HeadwiseError(
-            f"no head gives sinks {parked:g} of its attention (the most is {float(attention.nan_to_num(0.0).max()):.3f}): "
-            "no head parks there; give a smaller --parked"
+            f"no head gives sinks {parked:g} of its attention "
+            f"(the most is {float(attention.nan_to_num(0.0).max()):.3f}): give a smaller --parked"
         )
     chosen = parking.with_sinks[:traced]
     found = trace_parked(
@@ -306,8 +244,3 @@ def _stage(report: Progress, stage: str, total: int) -> Callable[[int], None]:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _number(value: Tensor | float) -> float | None:
-    number = float(value)
-    return None if number != number else number

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from headwise.errors import HeadwiseError
+
 TEXTS: tuple[str, ...] = (
     "The lighthouse keeper climbed the stairs every evening before the fog rolled in from the bay.",
     "Prices of bread rose by four percent last year, according to the union of bakers.",
@@ -65,3 +69,25 @@ TEXTS: tuple[str, ...] = (
     "Scientists on the ship measured the salt in the water every two hours for a month.",
 )
 """Each begins with another word or piece of code: whatever stands first must not decide."""
+
+
+def read_texts(path: Path) -> list[str]:
+    """Texts of a file, one a line; empty lines are left out.
+
+    >>> read_texts(Path("no such file.txt"))
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: 'no such file.txt' cannot be read (No such file or directory): give a text file,
+    one text a line
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise HeadwiseError(
+            f"{str(path)!r} cannot be read ({reason}): give a text file, one text a line"
+        ) from None
+    texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise HeadwiseError(f"{str(path)!r} has no texts: write one a line")
+    return texts

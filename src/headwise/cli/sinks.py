@@ -1,0 +1,86 @@
+"""``headwise sinks``: which heads park their attention, what makes them, and what happens without that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.cli.bars import stage_bars
+from headwise.cli.verb import new_app
+from headwise.errors import HeadwiseError
+
+app = new_app("Find attention sinks, the heads that park there, the signals that make them, and proof.")
+
+
+@app.command()
+def sinks(
+    model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
+    prompts: Annotated[
+        int, typer.Option(min=4, help="Prompts to measure attention on (there are 60 texts of our own).")
+    ] = 60,
+    task: Annotated[
+        str | None,
+        typer.Option(help="Prompts of a task instead: ioi, greater-than, pronouns, facts, .jsonl."),
+    ] = None,
+    texts: Annotated[Path | None, typer.Option(help="Your own texts instead: a file, one a line.")] = None,
+    threshold: Annotated[
+        float, typer.Option(help="A token is a sink from this much attention received on.")
+    ] = 0.3,
+    parked: Annotated[float, typer.Option(help="A head parks from this much attention on sinks on.")] = 0.5,
+    traced: Annotated[int, typer.Option(min=2, help="Prompts to trace signals in.")] = 24,
+    proved: Annotated[int, typer.Option(min=1, help="Prompts to remove signals in.")] = 6,
+    out: Annotated[Path | None, typer.Option(help="Folder for the report and its numbers.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Find attention sinks, the heads that park there, the signals that make them, and proof."""
+    from headwise.sinks.texts import TEXTS, read_texts
+
+    if task is not None and texts is not None:
+        raise HeadwiseError(f"--task {task} and --texts {texts} both say what to read: give one of them")
+    if task is not None:
+        from headwise.tasks.answer_tasks import check_answer_task
+
+        check_answer_task(task)
+    given = read_texts(texts) if texts is not None else list(TEXTS)
+    if out is not None:
+        from headwise.cli.outputs import refuse_unwritable
+
+        refuse_unwritable(out / "report.html")
+    from headwise.model.load import load
+    from headwise.sinks.study import find_sinks
+
+    loaded = load(model)
+    if task is not None:
+        from headwise.tasks.answer_tasks import make_answers
+
+        given = [p.prompt for p in make_answers(task, loaded.tokenizer, prompts=prompts, seed=seed).prompts]
+    with stage_bars() as progress:
+        study = find_sinks(
+            loaded, given[:prompts], threshold=threshold, parked=parked, traced=traced, proved=proved,
+            seed=seed, progress=progress,
+        )  # fmt: skip
+    document = study.document()
+    if out is not None:
+        from headwise.runs import RunFolder
+        from headwise.show.sinks_report import sinks_report
+
+        source = task or (None if texts is None else str(texts))
+        config = {"model": loaded.name, "weight_hash": loaded.weight_hash, "texts": source,
+                  "prompts": len(given[:prompts]), **study.settings}  # fmt: skip
+        folder = RunFolder(out, "sinks", config)
+        # The time it took is no result: the same command writes the same bytes.
+        folder.write_json("sinks.json", {k: v for k, v in document.items() if k != "seconds"})
+        sinks_report(study).write(out / "report.html")
+    if as_json:
+        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    from headwise.show.sinks_terminal import sinks_tables
+    from headwise.show.terminal import console
+
+    console().print(sinks_tables(study))
+    if out is not None:
+        console().print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)

@@ -1,0 +1,64 @@
+"""``headwise sparsity``: how few channels carry a task's attention?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.cli.bars import stage_bars
+from headwise.cli.verb import new_app
+
+app = new_app("Split the attention that a task's circuits use over channels, beside rotated directions.")
+
+
+@app.command()
+def sparsity(
+    task: Annotated[str, typer.Argument(help="ioi, greater-than, pronouns, facts, or a .jsonl file.")],
+    model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
+    heads: Annotated[
+        str, typer.Option(help="auto (by how often circuits use them) or a list: L18H6,L20H3.")
+    ] = "auto",
+    prompts: Annotated[int, typer.Option(min=2, help="Prompts to trace.")] = 60,
+    rotations: Annotated[int, typer.Option(min=1, help="Random rotations to compare with.")] = 8,
+    out: Annotated[Path | None, typer.Option(help="Folder for the report and its numbers.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Split the attention that a task's circuits use over channels, beside rotated directions."""
+    from headwise.tasks.answer_tasks import check_answer_task
+
+    check_answer_task(task)
+    if out is not None:
+        from headwise.cli.outputs import refuse_unwritable
+
+        refuse_unwritable(out / "report.html")
+    from headwise.model.load import load
+    from headwise.sparsity.study import measure_sparsity
+
+    loaded = load(model)
+    with stage_bars() as progress:
+        study = measure_sparsity(
+            loaded, task, heads=heads, prompts=prompts, rotations=rotations, seed=seed, progress=progress
+        )
+    document = study.document()
+    if out is not None:
+        from headwise.runs import RunFolder
+        from headwise.show.sparsity_report import sparsity_report
+
+        config = {"model": loaded.name, "weight_hash": loaded.weight_hash, "task": task, **study.settings}
+        folder = RunFolder(out, "sparsity", config)
+        # The time it took is no result: the same command writes the same bytes.
+        folder.write_json("sparsity.json", {k: v for k, v in document.items() if k != "seconds"})
+        sparsity_report(study).write(out / "report.html")
+    if as_json:
+        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    from headwise.show.sparsity_terminal import sparsity_table
+    from headwise.show.terminal import console
+
+    console().print(sparsity_table(study))
+    if out is not None:
+        console().print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
