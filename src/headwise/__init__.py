@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from headwise.model.edits import SetVectors as SetVectors
     from headwise.model.edits import SwapWithin as SwapWithin
     from headwise.model.load import load as load
+    from headwise.sinks.study import find_sinks as find_sinks
+    from headwise.sparsity.study import measure_sparsity as measure_sparsity
     from headwise.types import Component as Component
     from headwise.types import Head as Head
     from headwise.types import Subspace as Subspace
@@ -57,6 +59,8 @@ _HOMES = {
     "HeadwiseError": "headwise.errors",
     "FeatureBank": "headwise.contrast.bank",
     "contrast": "headwise.contrast",
+    "find_sinks": "headwise.sinks.study",
+    "measure_sparsity": "headwise.sparsity.study",
 }
 
 __all__ = [
@@ -78,8 +82,10 @@ __all__ = [
     "contrast",
     "explain",
     "faithfulness",
+    "find_sinks",
     "intervene",
     "load",
+    "measure_sparsity",
     "trace",
     "trace_firing",
     "trace_many",

@@ -154,6 +154,7 @@ def writers_by_layer(study: SinkStudy, side: Side, top: int = 6) -> go.Figure:
         figure,
         height=340,
         barmode="stack",
+        legend={"traceorder": "normal"},
         bargap=0.12,
         xaxis={"title": "layer of the heads that read it", "showgrid": False},
         yaxis={"title": "share of the signal", "range": [0, 1]},
@@ -171,7 +172,7 @@ def distances(study: SinkStudy, side: Side) -> go.Figure:
             hovertemplate="%{y} – %{x}: %{z:.2f}<extra></extra>",
         )
     )  # fmt: skip
-    axis = {"showgrid": False, "nticks": 16, "tickfont": {"size": 10}}
+    axis = {"showgrid": False, "constrain": "domain", "nticks": 16, "tickfont": {"size": 10}}
     return styled(figure, height=520, xaxis=axis, yaxis={**axis, "autorange": "reversed", "scaleanchor": "x"},
                   margin={"l": 60, "r": 24, "t": 16, "b": 60})  # fmt: skip
 
@@ -203,7 +204,7 @@ def removal_bars(study: SinkStudy) -> go.Figure:
 
 def shared_bars(study: SinkStudy) -> go.Figure:
     """One direction out of all its heads' reads: attention on sinks, and the change of the loss."""
-    labels = [f"{s.name}<br>{s.side}, {len(s.heads)} heads" for s in study.shared]
+    labels = [f"{s.name.removeprefix('largest ')}<br>{s.side}<br>{len(s.heads)} heads" for s in study.shared]
     figure = make_subplots(1, 2, subplot_titles=("attention on sinks", "change of next-token loss (nats)"),
                            horizontal_spacing=0.1)  # fmt: skip
     removed = [s.removed for s in study.shared]

@@ -99,7 +99,10 @@ def _sharing(study: SinkStudy) -> list[Block]:
             "heads that read one vector may hold different parts of it. **Sources** therefore group heads "
             "by the component that writes most of their signal: `agreement` is how alike that component's "
             "writes are over prompts (cosine distance), `reading` the cosine between a head's signal and "
-            "its reading of that write, `seen` how much of the (unit) write a head reads."
+            "its reading of that write, `seen` how much of the (unit) write a head reads. `apart` is the mean "
+            "distance between two heads' signals, `readings apart` that between their readings of the one "
+            "write: where the two are alike, one vector explains the signals. Query heads of one group share "
+            "their key: `read by` counts the different (key) heads of a cluster."
         )
     ]
     for sharing in study.sharing:
@@ -117,18 +120,19 @@ def _sharing(study: SinkStudy) -> list[Block]:
             Figure(figures.writers_by_layer(study, sharing.side), f"Who writes the {sharing.side} side, by layer."),
             Figure(figures.distances(study, sharing.side), f"Distance between heads, {sharing.side} side."),
             Table(
-                ("written by", "heads", "share", "agreement", "reading", "seen", "which"),
+                ("written by", "heads", "share", "agreement", "reading", "seen", "apart", "readings apart", "which"),
                 [
-                    (s.component, len(s.heads), s.share, s.agreement, s.reading, s.seen, _some(s.heads))
+                    (s.component, len(s.heads), s.share, s.agreement, s.reading, s.seen, s.apart, s.readings_apart,
+                     _some(s.heads, 6))
                     for s in sharing.sources
                 ],
                 caption=f"Sources, {sharing.side} side",
             ),
             Table(
-                ("heads", "distance", "writers", "which"),
+                ("heads", "read by", "distance", "writers", "which"),
                 [
-                    (len(c.heads), c.distance, ", ".join(f"{w.component} {w.share:.0%}" for w in c.writers[:3]),
-                     _some(c.heads))
+                    (len(c.heads), c.read_by, c.distance,
+                     ", ".join(f"{w.component} {w.share:.0%}" for w in c.writers[:3]), _some(c.heads))
                     for c in sharing.clusters if len(c.heads) > 1
                 ],
                 caption=f"Clusters of more than one head, {sharing.side} side",
@@ -148,7 +152,7 @@ def _removal(study: SinkStudy) -> list[Block]:
             "Each firing without its own signals: predicted by the algebra, and in a forward pass that was "
             "really edited, beside as many signals of channels that were not used. `to_next` is the part of "
             "the freed attention that goes to the token that stood next to the sink before, `to_itself` the "
-            "part that a token takes that looks at itself."
+            "part that goes to the query's own token."
         )
     ]
     if study.one_by_one:

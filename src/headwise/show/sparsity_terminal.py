@@ -18,14 +18,14 @@ def sparsity_table(study: SparsityStudy) -> RenderableType:
     rows = [
         (
             "all" if r.head is None else str(r.head), f"{r.in_answer}/{r.in_circuit}", str(r.cells),
-            _interval(r.sparsity, 3), f"{r.control.mean:.3f}", _interval(r.difference, 3), f"{r.needed.mean:.1f}",
+            _interval(r.sparsity), f"{r.control.mean:.2f}", _interval(r.difference, "+"), f"{r.needed.mean:.1f}",
             f"{r.control_needed.mean:.1f}",
         )
         for r in (*study.heads, study.overall)
     ]  # fmt: skip
     columns = (
         "head",
-        "answer/circuit",
+        "in",
         "cells",
         "sparsity (95 %)",
         "rotated",
@@ -41,12 +41,12 @@ def sparsity_table(study: SparsityStudy) -> RenderableType:
         plain_table(columns, rows),
         Text(),
         Text(
-            "answer/circuit: prompts in which the head carries the answer / is in the circuit; needed: "
-            "channels to 10 %"
+            "in: prompts in which the head carries the answer / is in the circuit\n"
+            "needed: channels that rebuild it to 10 %"
         ),
         Text(f"sums over channels equal the logits to {study.error:.0e}, rotated {study.rotation_error:.0e}"),
     )
 
 
-def _interval(value: Value, digits: int) -> str:
-    return f"{value.mean:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
+def _interval(value: Value, sign: str = "") -> str:
+    return f"{value.mean:{sign}.2f} ({value.low:{sign}.2f}, {value.high:{sign}.2f})"

@@ -49,6 +49,8 @@ class Cluster:
     heads: tuple[Head, ...]
     distance: float
     """Mean cosine distance between its heads; 0 for a single head."""
+    read_by: int
+    """Different (key) heads among them: query heads of one group share their key, and so most of a key signal."""
     writers: tuple[Writer, ...]
     direction: Tensor
     """[d_model], unit: the mean of its heads' signals."""
@@ -69,6 +71,10 @@ class Source:
     """Mean cosine between each head's signal and its reading of the component's mean write."""
     seen: float
     """Mean length of the part of that (unit) write that a head reads."""
+    apart: float
+    """Mean cosine distance between two heads' signals in the stream."""
+    readings_apart: float
+    """The same between their readings of the one write: heads that read one vector are this far apart."""
     direction: Tensor
     """[d_model], unit: the mean write."""
 
@@ -138,7 +144,8 @@ def share_signals(
             writers = writers_of([one for head in members for one in firings[head]], side)
             distance = float(cosine_distance(unit[places])) if len(places) > 1 else 0.0
             direction = normalize(unit[places].mean(0), dim=0)
-            clusters.append(Cluster(side, members, distance, tuple(writers), direction))
+            read_by = len({_reader(model, head, side) for head in members})
+            clusters.append(Cluster(side, members, distance, read_by, tuple(writers), direction))
         clusters.sort(key=lambda c: (-len(c.heads), c.heads))
         sources = _sources(model, parking, side, firings, means, directions)
         made.append(
@@ -166,6 +173,10 @@ def _silhouette(distances: Tensor, labels: Sequence[int]) -> float | None:
     from sklearn.metrics import silhouette_score
 
     return float(silhouette_score(distances.numpy(), list(labels), metric="precomputed"))
+
+
+def _reader(model: Model, head: Head, side: Side) -> tuple[int, int]:
+    return head.layer, head.index if side == "query" else head.index // model.anatomy.group
 
 
 def _mean_direction(vectors: Sequence[Tensor]) -> Tensor:
@@ -215,9 +226,14 @@ def _sources(
         agreement = float(cosine_distance(by_prompt)) if len(by_prompt) > 1 else float("nan")
         made.append(
             Source(side, name, tuple(heads), share, agreement, sum(cosines) / len(heads),
-                   sum(seen) / len(heads), direction)
+                   sum(seen) / len(heads), _apart([directions[head] @ means[head] for head in heads]),
+                   _apart([directions[head] @ reads[head] for head in heads]), direction)
         )  # fmt: skip
     return sorted(made, key=lambda s: (-len(s.heads), s.component))
+
+
+def _apart(vectors: Sequence[Tensor]) -> float:
+    return float(cosine_distance(torch.stack(list(vectors)))) if len(vectors) > 1 else 0.0
 
 
 def _place(one: Parked, side: Side) -> tuple[int, int]:

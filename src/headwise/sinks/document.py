@@ -41,6 +41,7 @@ def document(study: SinkStudy) -> dict[str, Any]:
                 "size": len(c.heads),
                 "heads": [str(h) for h in c.heads],
                 "distance": c.distance,
+                "read_by": c.read_by,
                 "writers": [vars(w) for w in c.writers[:5]],
             }
             for s in study.sharing
@@ -56,6 +57,8 @@ def document(study: SinkStudy) -> dict[str, Any]:
                 "agreement": number(s.agreement),
                 "reading": s.reading,
                 "seen": s.seen,
+                "apart": s.apart,
+                "readings_apart": s.readings_apart,
             }
             for sharing in study.sharing
             for s in sharing.sources

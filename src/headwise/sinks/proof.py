@@ -55,6 +55,8 @@ class Freed:
     gainer: int
     """The token that gained most."""
     gain: float
+    own_gain: float
+    """What the query's own token gained."""
 
 
 def free_one_by_one(
@@ -99,7 +101,8 @@ def free_one_by_one(
                 made.append(
                     Freed(prompt, one.head, side, one.firing.query, s, len(one.signals[side]), float(before[s]),
                           float(after[s]), edited[at], sum(edited[at + 1 : at + 1 + draws]) / max(1, draws),
-                          follower, float(change[follower]), gainer, float(change[gainer]))
+                          follower, float(change[follower]), gainer, float(change[gainer]),
+                          float(change[one.firing.query]))
                 )  # fmt: skip
         if progress is not None:
             progress(1)

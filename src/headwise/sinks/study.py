@@ -107,7 +107,7 @@ class SinkStudy:
                 "to_next": sum(f.next_gain for f in rows) / freed,
                 "next_is_top_gainer": _mean([float(f.next_key == f.gainer) for f in rows]),
                 "to_top_gainer": sum(f.gain for f in rows) / freed,
-                "to_itself": sum(f.gain for f in rows if f.gainer == f.query) / freed,
+                "to_itself": sum(f.own_gain for f in rows) / freed,
             }
             made.append(record)
         return made
