@@ -333,6 +333,7 @@ def test_bad_commands_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
         (["--texts", str(empty)], "has no texts"),
         (["--task", "ioi", "--texts", str(empty)], "give one of them"),
         (["--out", str(folder)], "cannot be written"),
+        (["--prompts", "61"], "61 prompts are more than the 60 texts of our own"),
     ):
         assert main(["sinks", *arguments]) == 2
         error = capsys.readouterr().err

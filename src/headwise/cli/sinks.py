@@ -45,6 +45,10 @@ def sinks(
         from headwise.tasks.answer_tasks import check_answer_task
 
         check_answer_task(task)
+    if task is None and texts is None and prompts > len(TEXTS):
+        raise HeadwiseError(
+            f"{prompts} prompts are more than the {len(TEXTS)} texts of our own: give --texts FILE or --task ioi"
+        )
     given = read_texts(texts) if texts is not None else list(TEXTS)
     if out is not None:
         from headwise.cli.outputs import refuse_unwritable

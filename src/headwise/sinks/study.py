@@ -126,7 +126,7 @@ class SinkStudy:
 
 def find_sinks(
     model: Model,
-    prompts: Sequence[str] | Sequence[Sequence[int]] | None = None,
+    prompts: str | Sequence[str] | Sequence[Sequence[int]] | None = None,
     *,
     threshold: float = THRESHOLD,
     parked: float = PARKED,
@@ -146,7 +146,7 @@ def find_sinks(
     for name, value, least in (("traced", traced, 2), ("proved", proved, 1)):
         if value < least:
             raise HeadwiseError(f"{name}={value} prompts are too few: give at least {least}")
-    texts: Sequence[Any] = TEXTS if prompts is None else prompts
+    texts: Sequence[Any] = TEXTS if prompts is None else [prompts] if isinstance(prompts, str) else prompts
     report = progress or (lambda _stage, _done, _total: None)
     parking = find_parking(
         model, texts, threshold=threshold, progress=_stage(report, "attention", len(texts))
