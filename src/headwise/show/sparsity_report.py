@@ -82,11 +82,11 @@ def name_of(row: HeadSparsity) -> str:
 
 def sparsity_report(study: SparsityStudy) -> Report:
     """Heads, sparsity beside the rotation, and the running sum."""
-    columns = ("head", "carries the answer", "in circuits", "cells", "attention", "sparsity", "low", "high", "rotated",
-               "difference", "diff. low", "diff. high", "needed", "rotated needed")  # fmt: skip
+    columns = ("head", "carries answer", "in circuits", "cells", "sparsity", "low", "high", "rotated",
+               "difference", "diff. low", "diff. high", "needed", "rotated")  # fmt: skip
     rows = [
         (
-            name_of(r), r.in_answer, r.in_circuit, r.cells, r.attention.mean, r.sparsity.mean, r.sparsity.low,
+            name_of(r), r.in_answer, r.in_circuit, r.cells, r.sparsity.mean, r.sparsity.low,
             r.sparsity.high, r.control.mean, r.difference.mean, r.difference.low, r.difference.high, r.needed.mean,
             r.control_needed.mean,
         )
