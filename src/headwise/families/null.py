@@ -1,0 +1,250 @@
+"""Are there families at all? How far families lie apart, against two nulls.
+
+The statistic is the :func:`~headwise.families.cluster.separation` of the nearest two families of a cut. A silhouette
+would not do: the halves of one elongated cloud have a good silhouette too. What tells families from a cloud is the gap
+between them. For every number of families the separation is measured in standard deviations from the mean that null
+data have with as many; of every null data set the largest of these excesses over all numbers is kept, so that a p-value
+holds whichever number is chosen.
+
+*Shuffled edges.* Features are exchanged between circuits at random; every circuit keeps its size and every feature its
+frequency. It answers "do features occur together at all?". Nearly always they do, for signals into one head come
+together: this p-value is reported, and not used.
+
+*One family.* Circuits whose features depend on one another as strongly as observed, but continuously. Each feature is
+the threshold of a hidden normal variable, set so that circuits keep their sizes and features their frequencies in
+expectation; the hidden variables are tied by common factors, as many as stand out of shuffled data, with the observed
+(biserial) correlations. So a cause that varies from prompt to prompt and moves hundreds of signals at once belongs to
+this null, and only a gap speaks for families. The verdict uses this one.
+
+Both work on the same sample of at most ``SAMPLE`` prompts, observed and null alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy import sparse
+from scipy.stats import norm
+
+from headwise.families.cluster import average_linkage, cuts, separation, silhouettes
+from headwise.families.distance import jaccard
+from headwise.randomness import keyed
+
+SAMPLE = 500
+DRAWS = 99
+BURN_IN = 20
+BETWEEN = 5
+"""Rounds of exchanges before the first and between two shuffled data sets; a round tries each feature of each circuit."""
+ENOUGH = 0.25
+"""Share of null data sets that must reach a number of families for their mean to be used."""
+SHUFFLES = 3
+"""Shuffled data sets that say which factors stand out."""
+FEWEST = 5
+"""A feature of fewer circuits is tied to no factor: its correlations cannot be told from chance."""
+FITS = 6
+"""Rounds in which loadings are fitted to the observed spread."""
+MOST_TIED = 0.99
+"""Largest correlation of a hidden variable with the factors."""
+
+
+@dataclass(frozen=True, eq=False)
+class NullTest:
+    """The observed separation for every number of families, and those of null data."""
+
+    observed: dict[int, float]
+    null: list[dict[int, float]]
+    """One a draw: the separation for every number of families that it can be cut into"""
+    silhouette: dict[int, list[float]]
+    """Mean silhouettes of the null's cuts by number of families"""
+    prompts: int
+
+    @cached_property
+    def usual(self) -> dict[int, tuple[float, float]]:
+        """Mean and standard deviation of null data for each number of families that enough of them reach."""
+        found: dict[int, tuple[float, float]] = {}
+        for k in sorted({k for one in self.null for k in one}):
+            values = [one[k] for one in self.null if k in one]
+            if len(values) >= ENOUGH * len(self.null):
+                found[k] = float(np.mean(values)), max(float(np.std(values)), 1e-6)
+        return found
+
+    def excess(self, separations: Mapping[int, float]) -> dict[int, float]:
+        """Standard deviations above null data; numbers that these do not reach are held against the next that they do."""
+        if not self.usual:
+            return {k: float("inf") for k in separations}
+        result = {}
+        for k, value in separations.items():
+            mean, deviation = self.usual[min(self.usual, key=lambda known: abs(known - k))]
+            result[k] = (value - mean) / deviation
+        return result
+
+    @cached_property
+    def largest(self) -> np.ndarray:
+        """[draws] the largest excess of each null data set over all numbers of families."""
+        return np.array([max(self.excess(one).values(), default=-np.inf) for one in self.null])
+
+    @property
+    def p_values(self) -> dict[int, float]:
+        """One-sided, by number of families, all numbers allowed for; the observed is counted among the draws.
+
+        >>> test = NullTest({2: 9.0, 3: 2.5}, [{2: 2.5}, {2: 2.7}, {2: 2.6}], {}, 100)
+        >>> test.p_values
+        {2: 0.25, 3: 1.0}
+        """
+        return {
+            k: float((1 + (self.largest >= value).sum()) / (1 + len(self.null)))
+            for k, value in self.excess(self.observed).items()
+        }
+
+
+class ShuffledEdges:
+    """Circuits between which features are exchanged; sizes and frequencies stay exactly."""
+
+    def __init__(self, matrix: sparse.csr_matrix, generator: torch.Generator) -> None:
+        held = matrix.tocoo()
+        used, column = np.unique(held.col, return_inverse=True)
+        self.row, self.column = held.row.astype(np.int64), column.astype(np.int64)
+        self.present = np.zeros((matrix.shape[0], len(used)), dtype=bool)
+        self.present[self.row, self.column] = True
+        self.generator = generator
+        for _ in range(BURN_IN):
+            self.exchange()
+
+    def exchange(self) -> None:
+        """Pair all entries at random; a pair (r, c), (s, d) becomes (r, d), (s, c) where neither is there yet."""
+        half = len(self.row) // 2
+        order = torch.randperm(len(self.row), generator=self.generator).numpy()
+        a, b = order[:half], order[half : 2 * half]
+        r, c, s, d = self.row[a], self.column[a], self.row[b], self.column[b]
+        free = np.flatnonzero(~self.present[r, d] & ~self.present[s, c])
+        width = self.present.shape[1]
+        # Of pairs that would make the same entry, only the first may.
+        made = np.concatenate((r[free] * width + d[free], s[free] * width + c[free]))
+        _, first = np.unique(made, return_index=True)
+        alone = np.zeros(len(made), dtype=bool)
+        alone[first] = True
+        go = free[alone[: len(free)] & alone[len(free) :]]
+        r, c, s, d = (x[go] for x in (r, c, s, d))
+        self.present[r, c] = self.present[s, d] = False
+        self.present[r, d] = self.present[s, c] = True
+        self.column[a[go]], self.column[b[go]] = d, c
+
+    def draw(self) -> sparse.csr_matrix:
+        for _ in range(BETWEEN):
+            self.exchange()
+        ones = np.ones(len(self.row), dtype=bool)
+        return sparse.csr_matrix((ones, (self.row, self.column)), shape=self.present.shape)
+
+
+class OneFamily:
+    """Circuits from one continuous cloud; n circuits, m features that occur in at least one."""
+
+    def __init__(self, matrix: sparse.csr_matrix, shuffled: ShuffledEdges) -> None:
+        held = matrix.toarray().astype(np.float32)
+        held = held[:, held.any(0)]
+        count = held.sum(0)
+        chance = expected(held.sum(1), count)
+        self.cut = norm.isf(chance).astype(np.float32)
+        """[n, m] what a hidden variable must exceed"""
+        # Circuits differ in size a hundredfold: let each weigh the same.
+        weight = 1 / np.sqrt(np.maximum((chance * (1 - chance)).sum(1, keepdims=True), 1e-9))
+        axes, spread = _axes((held - chance) * weight)
+        limit = max(
+            _axes((shuffled.draw().toarray() - chance) * weight)[1][0] for _ in range(SHUFFLES)
+        )
+        self.factors = int((spread > limit).sum())
+        scores = axes[:, : self.factors] * np.sqrt(len(held))
+        # E[(x − p) z] = φ(cut) · loading for a threshold of a normal variable tied to z.
+        steep = norm.pdf(self.cut).sum(0)
+        loading = ((held - chance).T @ scores) / np.maximum(steep, 1e-9)[:, None]
+        loading[count < FEWEST] = 0
+        # Scores are saturated where their cause is strong, and the correlations with them too small: raise the
+        # loadings until drawn circuits spread along their axes as the observed ones do.
+        scale = np.ones(self.factors)
+        for number in range(FITS):
+            self._tie(loading * scale)
+            drawn = self.draw(keyed(0, "fit", number)).toarray()
+            again = _axes((drawn - chance) * weight)[1][: self.factors]
+            scale *= np.clip(np.sqrt(spread[: self.factors] / np.maximum(again, 1e-9)), 0.7, 1.4)
+        self._tie(loading * scale)
+
+    def _tie(self, loading: np.ndarray) -> None:
+        length = np.sqrt((loading**2).sum(1, keepdims=True))
+        self.loading = (loading * np.minimum(1, MOST_TIED / np.maximum(length, 1e-12))).astype(np.float32)
+        """[m, factors]"""
+        self.own = np.sqrt(1 - (self.loading**2).sum(1))
+
+    def draw(self, generator: torch.Generator) -> sparse.csr_matrix:
+        n, m = self.cut.shape
+        hidden = torch.randn(n, m, generator=generator).numpy() * self.own
+        hidden += torch.randn(n, self.factors, generator=generator).numpy() @ self.loading.T
+        return sparse.csr_matrix(hidden > self.cut)
+
+
+def expected(sizes: np.ndarray, counts: np.ndarray, rounds: int = 100) -> np.ndarray:
+    """The chance of every feature in every circuit that follows from sizes and frequencies alone: [circuits, features].
+
+    p = 1 / (1 + exp(−a_i − b_j)): the flattest chances with these row and column sums.
+
+    >>> p = expected(np.array([1.0, 2.0, 1.0]), np.array([2.0, 1.0, 1.0]))
+    >>> p.sum(0).round(2).tolist(), p.sum(1).round(2).tolist()
+    ([2.0, 1.0, 1.0], [1.0, 2.0, 1.0])
+    """
+    # Features of the same frequency have the same chances: few columns stand for all.
+    kinds, which, many = np.unique(counts, return_inverse=True, return_counts=True)
+    rows = np.clip(sizes, 0.5, len(counts) - 0.5).astype(np.float64)
+    columns = np.clip(kinds, 0.25, len(sizes) - 0.25).astype(np.float64)
+    x, y = rows / np.sqrt(rows.sum()), columns / np.sqrt(rows.sum())
+    for _ in range(rounds):
+        x = rows / (many * y / (1 + x[:, None] * y)).sum(1)
+        y = columns / (x[:, None] / (1 + x[:, None] * y)).sum(0)
+    odds = x[:, None] * y
+    return (odds / (1 + odds)).astype(np.float32)[:, which]
+
+
+def _axes(residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Principal axes of the circuits [circuits, axes], the largest first, with their weight."""
+    residual = residual.astype(np.float32, copy=False)
+    spread, axes = np.linalg.eigh((residual @ residual.T).astype(np.float64))
+    return axes[:, ::-1], spread[::-1]
+
+
+def sampled(n: int, seed: int, most: int = SAMPLE) -> np.ndarray:
+    """The prompts that the nulls work on, in order: all of them where there are few."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(torch.randperm(n, generator=keyed(seed, "null sample")).numpy()[:most])
+
+
+def null_tests(
+    matrix: sparse.csr_matrix,
+    labels: Mapping[int, np.ndarray],
+    *,
+    seed: int = 0,
+    draws: int = DRAWS,
+    tick: Callable[[int, int], None] | None = None,
+) -> tuple[NullTest, NullTest]:
+    """Test the cuts ``labels`` (by number of families) of circuits [prompts, features]: one family, shuffled edges."""
+    distances = jaccard(matrix)
+    observed = {k: separation(distances, np.unique(one, return_inverse=True)[1]) for k, one in labels.items()}
+    shuffled = ShuffledEdges(matrix, keyed(seed, "shuffled edges"))
+    cloud = OneFamily(matrix, shuffled)
+    tests = []
+    for number, name in enumerate(("one family", "shuffled edges")):
+        null: list[dict[int, float]] = []
+        silhouette: dict[int, list[float]] = {}
+        for draw in range(draws):
+            made = shuffled.draw() if number else cloud.draw(keyed(seed, name, draw))
+            drawn = jaccard(made)
+            found = {k: cut.labels for k, cut in cuts(average_linkage(drawn), drawn).items()}
+            null.append({k: separation(drawn, one) for k, one in found.items()})
+            for k, values in silhouettes(drawn, found).items():
+                silhouette.setdefault(k, []).append(float(values.mean()))
+            if tick:
+                tick(number * draws + draw + 1, 2 * draws)
+        tests.append(NullTest(observed, null, silhouette, len(distances)))
+    return tests[0], tests[1]
