@@ -98,7 +98,7 @@ def incidence(edges: pa.Table, prompts: Sequence[int], kind: str = "signals") ->
     return Incidence(numbers, features, matrix)
 
 
-def _coded(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
+def coded(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
     """A column of text as sorted numbers: the same text has the same place whatever the order of rows."""
     names, codes = np.unique(np.asarray(column.to_pylist(), dtype=object).astype(str), return_inverse=True)
     return codes.astype(np.int64), names.tolist()
@@ -112,7 +112,7 @@ def _signals(edges: pa.Table, by_channel: bool) -> tuple[np.ndarray, np.ndarray,
     kept = edges.filter(inner)
     rows = kept["prompt"].to_numpy().astype(np.int64)
     (source, sources), (target, targets), (side, sides) = (
-        _coded(kept[name]) for name in ("source", "target", "side")
+        coded(kept[name]) for name in ("source", "target", "side")
     )
     edge = (source * len(targets) + target) * len(sides) + side
     channel = np.full(len(edge), -1, dtype=np.int64)

@@ -1,0 +1,173 @@
+"""Do two families ask for the same thing? The signals that enter a head, compared family by family.
+
+The signal that enters a head on one side is the sum of what its circuit's edges wrote along the head's channels: a
+vector in the orthonormal basis of the head's singular directions, so that cosines are cosines in the residual stream.
+Firings of one head at several tokens are summed. Strengths are taken after RoPE, as the head reads them: on the query
+side they hold the token's position, and two prompts that ask for the same thing at different distances differ a little.
+
+Each prompt's vector is made a unit vector. A pair of families is compared by the cosine of their mean unit vectors, with
+a bootstrap interval over prompts inside each family; beside it stand the cosine of the two representatives, and how much
+two prompts of one family agree (the yardstick: families cannot be expected to agree better than they do with themselves).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+import torch
+
+from headwise.families.incidence import coded
+from headwise.randomness import keyed
+from headwise.types import Head
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SAME = 0.8
+"""A head does *the same* in two families if the whole interval of the cosine lies above this,"""
+OPPOSITE = -0.2
+"""*the opposite* if it lies below this, and *something else* if it lies between the two; else it is *unclear*."""
+FEWEST_PROMPTS = 8
+"""Prompts of each family that must use a head on a side for the two to be compared there."""
+BOOTSTRAPS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Incoming:
+    """Unit vectors of the signals into one head on one side, for the prompts (rows of the analysis) that have any."""
+
+    head: str
+    side: str
+    rows: np.ndarray
+    units: np.ndarray
+    """[rows, channels]"""
+
+
+@dataclass(frozen=True)
+class HeadComparison:
+    """One head and side in two families."""
+
+    head: str
+    side: str
+    first: int
+    second: int
+    cosine: float
+    low: float
+    high: float
+    verdict: str
+    medoids: float | None
+    """Cosine of the two representatives; None where one of them does not use the head on this side"""
+    within_first: float
+    within_second: float
+    """Mean cosine of two prompts of one family"""
+    n_first: int
+    n_second: int
+
+
+def incoming(edges: pa.Table, prompts: Sequence[int] | np.ndarray) -> list[Incoming]:
+    """The signals into every head and side, from a run's table of edges (all sources, embeddings too)."""
+    kept = edges.filter(pc.not_equal(edges["target"], "answer"))
+    numbers = np.asarray(prompts, dtype=np.int64)
+    order = np.argsort(numbers, kind="stable")
+    counts = pc.list_value_length(kept["channels"]).to_numpy()
+    prompt = np.repeat(kept["prompt"].to_numpy().astype(np.int64), counts)
+    at = np.minimum(np.searchsorted(numbers[order], prompt), len(numbers) - 1)
+    known = numbers[order][at] == prompt
+    row = order[at]
+    target, targets = coded(kept["target"])
+    side, sides = coded(kept["side"])
+    place = np.repeat(target * len(sides) + side, counts)
+    channel = pc.list_flatten(kept["channels"]).to_numpy().astype(np.int64)
+    strength = pc.list_flatten(kept["strengths"]).to_numpy().astype(np.float64)
+    place, row, channel, strength = (x[known] for x in (place, row, channel, strength))
+    width = int(channel.max(initial=0)) + 1
+    by_place = np.argsort(place, kind="stable")
+    starts = np.searchsorted(place[by_place], np.arange(len(targets) * len(sides) + 1))
+    found = []
+    for code in range(len(targets) * len(sides)):
+        mine = by_place[starts[code] : starts[code + 1]]
+        if not len(mine):
+            continue
+        rows, which = np.unique(row[mine], return_inverse=True)
+        vectors = np.bincount(which * width + channel[mine], strength[mine], minlength=len(rows) * width)
+        vectors = vectors.reshape(len(rows), width)
+        length = np.linalg.norm(vectors, axis=1)
+        some = length > 0
+        units = vectors[some] / length[some, None]
+        found.append(Incoming(targets[code // len(sides)], sides[code % len(sides)], rows[some], units))
+    return sorted(found, key=lambda one: (Head.parse(one.head), one.side))
+
+
+def verdict(low: float, high: float) -> str:
+    """What an interval of cosines says.
+
+    >>> verdict(0.9, 0.95), verdict(0.1, 0.4), verdict(-0.9, -0.5), verdict(0.7, 0.9)
+    ('the same', 'something else', 'the opposite', 'unclear')
+    """
+    if low > SAME:
+        return "the same"
+    if high < OPPOSITE:
+        return "the opposite"
+    return "something else" if low > OPPOSITE and high < SAME else "unclear"
+
+
+def compare(
+    signals: Sequence[Incoming],
+    families: np.ndarray,
+    representatives: Sequence[int],
+    pairs: Sequence[tuple[int, int]],
+    *,
+    seed: int = 0,
+) -> list[HeadComparison]:
+    """Every head and side that enough prompts of both families of a pair use, in the order of heads."""
+    wanted = sorted({number for pair in pairs for number in pair})
+    result = []
+    for one in signals:
+        mine = families[one.rows]
+        members = {f: np.flatnonzero(mine == f) for f in wanted}
+        drawn = {
+            f: _resampled_means(one.units[m], seed, one, f) for f, m in members.items() if len(m) >= FEWEST_PROMPTS
+        }
+        for a, b in pairs:
+            if a not in drawn or b not in drawn:
+                continue
+            first, second = (one.units[members[f]] for f in (a, b))
+            spread = _cosine(drawn[a], drawn[b])
+            low, high = (float(q) for q in np.quantile(spread, [0.025, 0.975]))
+            result.append(
+                HeadComparison(
+                    one.head, one.side, a, b, float(_cosine(first.mean(0), second.mean(0))), low, high,
+                    verdict(low, high), _of_representatives(one, representatives[a], representatives[b]),
+                    _within(first), _within(second), len(first), len(second),
+                )
+            )  # fmt: skip
+    return result
+
+
+def _resampled_means(units: np.ndarray, seed: int, one: Incoming, family: int) -> np.ndarray:
+    generator = keyed(seed, "bootstrap", one.head, one.side, family)
+    n = len(units)
+    drawn = torch.randint(n, (BOOTSTRAPS, n), generator=generator).numpy()
+    weight = np.bincount((drawn + n * np.arange(BOOTSTRAPS)[:, None]).ravel(), minlength=BOOTSTRAPS * n)
+    return weight.reshape(BOOTSTRAPS, n) @ units / n
+
+
+def _cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    size = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    return (a * b).sum(-1) / np.maximum(size, 1e-12)
+
+
+def _within(units: np.ndarray) -> float:
+    n = len(units)
+    return float((np.square(units.sum(0)).sum() - n) / (n * (n - 1)))
+
+
+def _of_representatives(one: Incoming, a: int, b: int) -> float | None:
+    at = [np.flatnonzero(one.rows == row) for row in (a, b)]
+    if not (len(at[0]) and len(at[1])):
+        return None
+    return float(one.units[at[0][0]] @ one.units[at[1][0]])
