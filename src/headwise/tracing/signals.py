@@ -19,7 +19,16 @@ from headwise.types import Component, Side
 
 
 def component_writes(up: Upstream, component: Component) -> Tensor:
-    """What one component wrote into the stream at every position: [T, d_model]."""
+    """What one component wrote into the stream at every position: [T, d_model].
+
+    A head without a source token (−1) is the whole head: what it carried from all of them.
+    """
+    if component.kind == "head" and component.source < 0:
+        every = torch.arange(up.tokens, device=up.device)
+        layer, head = (torch.full_like(every, x) for x in (component.layer, component.index))
+        weights = up.columns(layer, head, every)
+        values = up.v[component.layer, component.index // up.group].double()
+        return weights.mT @ values @ up.stream.output_weight(component.layer)[component.index].double().mT
     if component.kind == "head":
         layer, head, source = (
             torch.tensor([x]) for x in (component.layer, component.index, component.source)

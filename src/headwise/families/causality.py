@@ -1,0 +1,312 @@
+"""Are a family's own signals causal for its own prompts? Take them out of prompts of both families and look.
+
+Features that are *exclusive* to a family (held by at least ``OWN_SHARE`` of its circuits and by at most ``OTHER_SHARE`` of
+the other's) are removed at every token: what the source component, a head with all it carried, wrote into that channel
+leaves the queries (or the keys) of the target head. What was written is taken from the clean pass; all removals are made
+in one edited pass. The control takes away as many signals of the same components into the same heads along channels that
+neither family uses there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headwise.channels.channels import layer_channels
+from headwise.circuits.counterfactual import unused
+from headwise.errors import HeadwiseError
+from headwise.families.incidence import Feature, Incidence
+from headwise.model.edits import AddVectors, Edit
+from headwise.model.split import split
+from headwise.model.stream_edits import run_edited
+from headwise.randomness import keyed
+from headwise.tracing.search import Firing
+from headwise.tracing.signals import component_shares
+from headwise.tracing.upstream import Upstream
+from headwise.types import Component, Head, Side
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+OWN_SHARE = 0.5
+OTHER_SHARE = 0.1
+CONTROLS = 5
+PROMPTS = 40
+COPIES = 26
+"""Copies of a prompt in one forward pass."""
+BOOTSTRAPS = 2000
+
+Place = tuple[Head, Side]
+"""Where a signal enters."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What removing one set of features did to the answer in prompts of one family. Intervals are 95 %, over prompts."""
+
+    family: int
+    prompts: int
+    clean: float
+    """Mean logit difference, answer − wrong, untouched"""
+    change: float
+    low: float
+    high: float
+    control: float
+    """Mean change when as many signals along unused channels leave"""
+    control_low: float
+    control_high: float
+    flips: float
+    """Share of prompts whose answer falls behind the wrong one"""
+    control_flips: float
+    size: float
+    """Length of what was removed, over that of the controls: how much more was written along the real channels"""
+
+
+@dataclass(frozen=True)
+class CausalTest:
+    """The features exclusive to one family, removed in its own prompts and in those of another."""
+
+    exclusive_to: int
+    against: int
+    features: int
+    heads: int
+    """Heads that these features enter"""
+    own: Effect | None
+    other: Effect | None
+    gap: float | None
+    """Change in own prompts minus change in the other's: negative, if the features matter more to their own"""
+    gap_low: float | None
+    gap_high: float | None
+
+    @property
+    def more_causal_for_own(self) -> bool:
+        return self.gap_high is not None and self.gap_high < 0
+
+
+class Ticker(Protocol):
+    def __call__(self, done: int, total: int, /) -> None: ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """One prompt of the run, as the tests need it."""
+
+    token_ids: Sequence[int]
+    answer_id: int
+    wrong_id: int | None
+
+
+def component_of(name: str) -> Component:
+    """The component of a feature's name.
+
+    >>> component_of("L9H6"), component_of("MLP2"), component_of("bias3"), component_of("embedding")
+    (L9H6, MLP2, bias3, embedding)
+    """
+    if name.startswith("MLP"):
+        return Component("mlp", int(name[3:]))
+    if name.startswith("bias"):
+        return Component("bias", int(name[4:]))
+    if name in ("embedding", "offset"):
+        return Component("embedding" if name == "embedding" else "offset")
+    head = Head.parse(name)
+    return Component("head", head.layer, head.index)
+
+
+def exclusive(incidence: Incidence, families: np.ndarray, own: int, other: int) -> list[Feature]:
+    """Features that most circuits of one family hold and few of the other."""
+    mine, theirs = (incidence.frequency(np.flatnonzero(families == f)) for f in (own, other))
+    return [incidence.features[i] for i in np.flatnonzero((mine >= OWN_SHARE) & (theirs <= OTHER_SHARE))]
+
+
+class Signals:
+    """What components wrote into channels of heads in one prompt, at every token."""
+
+    def __init__(self, up: Upstream) -> None:
+        self.up = up
+        self._coordinates: dict[tuple[Place, Component], Tensor] = {}
+        self._maps: dict[Head, tuple[Tensor, Tensor]] = {}
+
+    def maps(self, head: Head) -> tuple[Tensor, Tensor]:
+        if head not in self._maps:
+            found = layer_channels(self.up.stream.model, head.layer)
+            self._maps[head] = (
+                found.query_map[head.index].to(self.up.device),
+                found.key_map[head.index].to(self.up.device),
+            )
+        return self._maps[head]
+
+    def coordinates(self, place: Place, component: Component) -> Tensor:
+        """A component's share of a head's queries or keys over channels: [T, channels]."""
+        if (place, component) not in self._coordinates:
+            head, side = place
+            query_map, key_map = self.maps(head)
+            shares = component_shares(self.up, Firing(head.layer, head.index, 0, 0), side, component)
+            found = shares @ (query_map if side == "query" else key_map.mT)
+            self._coordinates[place, component] = found
+        return self._coordinates[place, component]
+
+    def vectors(self, members: Mapping[Place, Sequence[tuple[Component, int]]]) -> dict[Place, Tensor]:
+        """The sum of some signals at each place, in head space: [T, d_head]."""
+        result = {}
+        for place, listed in members.items():
+            query_map, key_map = self.maps(place[0])
+            kept = torch.zeros(self.up.tokens, query_map.shape[1], dtype=torch.float64, device=self.up.device)
+            for component, channel in listed:
+                kept[:, channel] += self.coordinates(place, component)[:, channel]
+            result[place] = kept @ (key_map if place[1] == "query" else query_map.mT)
+        return result
+
+
+def grouped(features: Sequence[Feature]) -> dict[Place, list[tuple[Component, int]]]:
+    """Features by the head and side that they enter."""
+    result: dict[Place, list[tuple[Component, int]]] = {}
+    for f in features:
+        side: Side = "query" if f.side == "query" else "key"
+        result.setdefault((Head.parse(f.target), side), []).append((component_of(f.source), f.channel))
+    return result
+
+
+def removal_edits(vectors: Mapping[Place, Tensor], copy: int | None = None) -> list[Edit]:
+    """Edits that take vectors from every query or key of their heads."""
+    return [
+        AddVectors(head=head, side=side, positions=list(range(len(value))), value=-value, prompt=copy)
+        for (head, side), value in vectors.items()
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Set:
+    """The exclusive features of one family against another, with their controls."""
+
+    own: int
+    other: int
+    features: list[Feature]
+    variants: list[dict[Place, list[tuple[Component, int]]]]
+    """The features, then the controls"""
+
+
+def measure_causality(
+    model: Model,
+    questions: Sequence[Question],
+    incidence: Incidence,
+    families: np.ndarray,
+    pairs: Sequence[tuple[int, int]],
+    *,
+    sample: int = PROMPTS,
+    controls: int = CONTROLS,
+    seed: int = 0,
+    tick: Ticker | None = None,
+) -> list[CausalTest]:
+    """Both directions of every pair of families; ``questions`` are the prompts in the order of the incidence's rows."""
+    if any(f.channel < 0 for f in incidence.features[:1]):
+        raise HeadwiseError("signals can only be removed by channel: give the incidence of kind 'signals'")
+    sets = [
+        _prepared(model, incidence, families, own, other, controls, seed)
+        for a, b in pairs
+        for own, other in ((a, b), (b, a))
+    ]
+    rows = {f: _sample(families, f, sample, seed) for pair in pairs for f in pair}
+    total, done = sum(map(len, rows.values())), 0
+    outcomes: dict[tuple[int, int], list[np.ndarray]] = {}
+    """(set, family) -> per prompt [2, 1 + variants]: logit differences (untouched first) and lengths removed"""
+    for family, chosen in rows.items():
+        mine = [i for i, s in enumerate(sets) if family in (s.own, s.other) and s.features]
+        for row in chosen.tolist():
+            found = _run(model, questions[row], [sets[i] for i in mine]) if mine else []
+            for i, values in zip(mine, found, strict=True):
+                outcomes.setdefault((i, family), []).append(values)
+            done += 1
+            if tick:
+                tick(done, total)
+    return [
+        _tested(s, {f: np.stack(v) for (j, f), v in outcomes.items() if j == i}, seed) for i, s in enumerate(sets)
+    ]
+
+
+
+def _sample(families: np.ndarray, family: int, most: int, seed: int) -> np.ndarray:
+    members = np.flatnonzero(families == family)
+    order = torch.randperm(len(members), generator=keyed(seed, "causality", family)).numpy()
+    return np.sort(members[order[:most]])
+
+
+def _prepared(
+    model: Model, incidence: Incidence, families: np.ndarray, own: int, other: int, controls: int, seed: int
+) -> _Set:
+    features = exclusive(incidence, families, own, other)
+    members = grouped(features)
+    # A control must not hit a channel that either family uses there.
+    used: dict[Place, set[int]] = {}
+    for f in (own, other):
+        often = np.flatnonzero(incidence.frequency(np.flatnonzero(families == f)) >= OTHER_SHARE)
+        for place, listed in grouped([incidence.features[i] for i in often]).items():
+            used.setdefault(place, set()).update(channel for _, channel in listed)
+    variants = [members]
+    for draw in range(controls):
+        generator = keyed(seed, "controls", own, other, draw)
+        variants.append(
+            {p: unused(m, model.d_head, generator, avoid=used.get(p, ())) for p, m in members.items()}
+        )
+    return _Set(own, other, features, variants)
+
+
+def _run(model: Model, question: Question, sets: Sequence[_Set]) -> list[np.ndarray]:
+    """One prompt, untouched and with every variant of every set removed."""
+    with torch.no_grad():
+        signals = Signals(Upstream(split(model, list(question.token_ids)), 0))
+        plans: list[dict[Place, Tensor]] = [{}]
+        plans += [signals.vectors(variant) for s in sets for variant in s.variants]
+        differences: list[float] = []
+        for start in range(0, len(plans), COPIES):
+            part = plans[start : start + COPIES]
+            edits = [edit for copy, plan in enumerate(part) for edit in removal_edits(plan, copy)]
+            logits = run_edited(model, question.token_ids, len(part), edits=edits).logits
+            wrong = logits.mean(-1) if question.wrong_id is None else logits[:, question.wrong_id]
+            differences += (logits[:, question.answer_id] - wrong).tolist()
+    lengths = [float(torch.stack([v.square().sum() for v in p.values()]).sum().sqrt()) if p else 0.0 for p in plans]
+    result, at = [], 1
+    for s in sets:
+        stop = at + len(s.variants)
+        result.append(np.array([[differences[0], *differences[at:stop]], [0.0, *lengths[at:stop]]]))
+        at = stop
+    return result
+
+
+def _tested(s: _Set, outcomes: Mapping[int, np.ndarray], seed: int) -> CausalTest:
+    heads = len({f.target for f in s.features})
+    if s.own not in outcomes or s.other not in outcomes:
+        return CausalTest(s.own, s.other, len(s.features), heads, None, None, None, None, None)
+    effects, drawn, means = [], [], []
+    for family in (s.own, s.other):
+        values = outcomes[family]
+        change = values[:, 0, 1] - values[:, 0, 0]
+        control = (values[:, 0, 2:] - values[:, 0, :1]).mean(1)
+        generator = keyed(seed, "causal bootstrap", s.own, s.other, family)
+        pick = torch.randint(len(change), (BOOTSTRAPS, len(change)), generator=generator).numpy()
+        resampled = change[pick].mean(1)
+        drawn.append(resampled)
+        means.append(float(change.mean()))
+        ahead = values[:, 0, :1] > 0
+        size = values[:, 1, 1].mean() / max(float(values[:, 1, 2:].mean()), 1e-12)
+        effects.append(
+            Effect(
+                family, len(change), float(values[:, 0, 0].mean()), float(change.mean()),
+                *_interval(resampled), float(control.mean()), *_interval(control[pick].mean(1)),
+                float(((values[:, 0, 1:2] <= 0) & ahead).mean()), float(((values[:, 0, 2:] <= 0) & ahead).mean()),
+                float(size),
+            )
+        )  # fmt: skip
+    return CausalTest(
+        s.own, s.other, len(s.features), heads, effects[0], effects[1], means[0] - means[1],
+        *_interval(drawn[0] - drawn[1]),
+    )  # fmt: skip
+
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(low), float(high)
