@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headwise.contrast.bank import FeatureBank as FeatureBank
     from headwise.contrast.study import contrast as contrast
     from headwise.errors import HeadwiseError as HeadwiseError
+    from headwise.families.study import find_families as find_families
     from headwise.families.collect import trace_many as trace_many
     from headwise.families.records import CircuitRun as CircuitRun
     from headwise.model.core import Model as Model
@@ -42,6 +43,7 @@ _HOMES = {
     "Channels": "headwise.channels.channels",
     "Circuit": "headwise.circuits.circuit",
     "faithfulness": "headwise.circuits.faithfulness",
+    "find_families": "headwise.families.study",
     "intervene": "headwise.circuits.interventions",
     "trace": "headwise.circuits.build",
     "trace_firing": "headwise.circuits.firing",
@@ -82,6 +84,7 @@ __all__ = [
     "contrast",
     "explain",
     "faithfulness",
+    "find_families",
     "find_sinks",
     "intervene",
     "load",

@@ -1,0 +1,76 @@
+"""``headwise families``: what the circuits of many prompts share, and what tells them apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.cli.verb import new_app
+from headwise.errors import HeadwiseError
+
+app = new_app("Find the families of a run's circuits: how many, what differs, and whether they are causal.")
+
+
+@app.command()
+def families(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders that headwise circuits made, of one model; read as one.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for report and tables (default: 'families' inside the first).")
+    ] = None,
+    distance: Annotated[
+        str, typer.Option(help="Compare circuits by signals (with channels), edges or heads.")
+    ] = "signals",
+    by: Annotated[
+        str | None, typer.Option(help="Take the values of this label for families, after the clustering.")
+    ] = None,
+    no_causality: Annotated[
+        bool, typer.Option("--no-causality", help="Leave out edited passes; no model is loaded.")
+    ] = False,
+    sample: Annotated[int, typer.Option(min=2, help="Prompts a family for edited passes.")] = 40,
+    model: Annotated[
+        str | None, typer.Option(help="The traced model, if its name in the run does not find it.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Find the families of a run's circuits: how many, what differs, and whether they are causal."""
+    from headwise.families.incidence import check_kind
+    from headwise.families.records import CircuitRun
+    from headwise.families.study import check_model, find_families
+    from headwise.model.progress import Progress
+
+    check_kind(distance)
+    run = CircuitRun.load(*runs)
+    if len(run.traced) and by is not None and not any(by in one for one in run.labels):
+        known = ", ".join(dict.fromkeys(name for one in run.labels for name in one)) or "none"
+        raise HeadwiseError(f"the prompts have no label {by!r}: there is {known}")
+    loaded = None
+    if not no_causality and len(run.traced):
+        from headwise.model.load import load
+
+        loaded = load(model or run.config["model"], dtype=run.config.get("dtype"))
+        check_model(run, loaded)
+    place = runs[0] / "families" if out is None else out
+    with Progress("finding families") as progress:
+        found = find_families(
+            run, out=place, distance=distance, by=by, model=loaded, sample=sample, seed=seed,
+            progress=lambda stage, done, total: progress.stage(stage, done / max(1, total)),
+        )  # fmt: skip
+        progress.stage("drawing")
+        from headwise.show.families_report import families_report
+
+        families_report(found).write(place / "report.html")
+    if as_json:
+        document = {**found.document(), "seconds": round(found.seconds, 1)}
+        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    from headwise.show.families_terminal import family_tables
+    from headwise.show.terminal import console
+
+    console().print(family_tables(found))
+    console().print(f"report: {place / 'report.html'}", markup=False, soft_wrap=True)

@@ -1,0 +1,243 @@
+"""What an analysis of families found: values, one JSON document, and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headwise.families.agreement import Agreement
+from headwise.families.causality import CausalTest
+from headwise.families.cluster import Clustering
+from headwise.families.compare import HeadComparison
+from headwise.families.incidence import Incidence
+from headwise.families.null import NullTest
+
+if TYPE_CHECKING:
+    from headwise.families.records import CircuitRun
+    from headwise.runs import RunFolder
+
+CORE = 0.5
+"""A feature that at least this share of a family's circuits hold belongs to its core."""
+PRUNED = 0.1
+"""The union of a family's circuits is kept from this share up."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family. ``representative`` and all other prompts are numbers of the run."""
+
+    family: int
+    name: str
+    """Its number, or the value of the label where prompts are grouped by one"""
+    size: int
+    share: float
+    strays: int
+    """Prompts that joined it because it is nearest"""
+    representative: int
+    prompt: str
+    labels: dict[str, dict[str, int]]
+    """How many prompts have each value of each label"""
+    features: float
+    """Mean features of a circuit"""
+    edges: float
+    """Mean edges of a circuit, those from embeddings and into the answer included"""
+    core: int
+    """Features that at least half of its circuits hold"""
+    union: int
+    """Features that at least a tenth of them hold"""
+    distance: float
+    """Mean distance of two members"""
+    difference: float
+    """Mean logit difference of answer and wrong"""
+    top_is_answer: float
+    """Share of prompts whose most likely token is the answer"""
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyRun:
+    """Families of the circuits of one run, and the evidence for them."""
+
+    run: CircuitRun
+    settings: dict[str, Any]
+    incidence: Incidence
+    """What distances are taken by; row i is prompt ``incidence.prompts[i]``"""
+    signals: Incidence
+    """The same circuits by signal"""
+    distances: np.ndarray
+    clustering: Clustering
+    null: NullTest | None
+    shuffle: NullTest | None
+    labels: np.ndarray
+    """[rows] family of each circuit"""
+    groups: Mapping[str, np.ndarray]
+    """Usable labels: name -> value of each row"""
+    families: list[Family]
+    agreements: list[Agreement]
+    accuracy: list[dict[str, Any]]
+    """By value of each label: prompts, wrong ones, share answered right"""
+    heads: list[HeadComparison]
+    causality: list[CausalTest]
+    silhouettes: np.ndarray
+    seconds: float = 0.0
+
+    @property
+    def n_families(self) -> int:
+        return len(self.families)
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        status = self.run.prompts.column("status").to_pylist()
+        return {name: status.count(name) for name in ("traced", "wrong", "empty", "failed")}
+
+    @property
+    def representatives(self) -> list[int]:
+        """Rows of the families' representatives."""
+        row = {int(p): i for i, p in enumerate(self.incidence.prompts)}
+        return [row[f.representative] for f in self.families]
+
+    @property
+    def grouped_by(self) -> str | None:
+        """The label that was taken for families, or None where the clustering decided."""
+        return self.settings["by"]
+
+    @property
+    def tested(self) -> int | None:
+        """The number of families whose numbers are reported: the chosen one, or where there are none the tightest."""
+        cut = self.clustering.choose(self.null.p_values if self.null else {})
+        known = self.clustering.silhouette
+        return cut if cut > 1 else max(known, key=lambda k: known[k], default=None)
+
+    @cached_property
+    def cuts(self) -> list[dict[str, Any]]:
+        """One row for every number of families."""
+        c, p = self.clustering, self.null.p_values if self.null else {}
+        shuffled = self.shuffle.p_values if self.shuffle else {}
+        chosen = c.choose(p)
+        return [
+            {
+                "families": k,
+                "silhouette": c.silhouette[k],
+                "stability": c.stability[k],
+                "stability_low": c.stability_low[k],
+                "separation": self.null.observed[k] if self.null else None,
+                "p_value": p.get(k),
+                "p_value_shuffle": shuffled.get(k),
+                "smallest": int(cut.sizes.min()),
+                "strays": int(cut.strays.sum()),
+                "chosen": k == chosen,
+            }
+            for k, cut in c.cuts.items()
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """Everything but the prompts, as plain values."""
+        k = self.tested
+        at: dict[str, Any] = next((cut for cut in self.cuts if cut["families"] == k), {})
+        config = self.run.config
+        return {
+            "model": config["model"],
+            "task": config["task"],
+            "n_prompts": len(self.run),
+            **{f"n_{name}": count for name, count in self.counts.items()},
+            "distance": self.settings["distance"],
+            "grouped_by": self.grouped_by,
+            "n_families": self.clustering.choose(self.null.p_values if self.null else {}),
+            "silhouette": at.get("silhouette"),
+            "stability": at.get("stability"),
+            "separation": at.get("separation"),
+            "p_value": at.get("p_value"),
+            "p_value_shuffle": at.get("p_value_shuffle"),
+            "null": None
+            if self.null is None
+            else {"prompts": self.null.prompts, "draws": len(self.null.null)},
+            "ami": {a.label: a.ami for a in self.agreements},
+            "labels": [_record(a) for a in self.agreements],
+            "accuracy": self.accuracy,
+            "cuts": self.cuts,
+            "families": [asdict(f) for f in self.families],
+            "heads": [_record(h) for h in self.heads],
+            "causality": [asdict(t) for t in self.causality],
+        }
+
+    def union(self, pruned: float = PRUNED) -> list[dict[str, Any]]:
+        """The union of each family's circuits: features with the share of circuits that hold them, from ``pruned`` up."""
+        rows = []
+        for family, representative in zip(self.families, self.representatives, strict=True):
+            share = self.signals.frequency(np.flatnonzero(self.labels == family.family))
+            held = set(self.signals.of(representative))
+            order = np.flatnonzero(share >= max(pruned, 1e-9))
+            for i in order[np.argsort(-share[order], kind="stable")].tolist():
+                feature = self.signals.features[i]
+                rows.append(
+                    {"family": family.family, **feature._asdict(), "share": float(share[i]),
+                     "in_representative": feature in held}
+                )  # fmt: skip
+        return rows
+
+    def members(self) -> list[dict[str, Any]]:
+        """One row a circuit."""
+        cut = self.clustering.cuts.get(len(self.families)) if self.grouped_by is None else None
+        strays = np.zeros(len(self.labels), dtype=bool) if cut is None else cut.strays
+        sizes = self.signals.sizes
+        return [
+            {"prompt": int(p), "family": int(self.labels[i]), "stray": bool(strays[i]), "features": int(sizes[i]),
+             "silhouette": float(self.silhouettes[i])}
+            for i, p in enumerate(self.incidence.prompts)
+        ]  # fmt: skip
+
+    def write(self, folder: RunFolder) -> None:
+        """``families.json`` and the tables."""
+        folder.write_json("families.json", _finite(self.document()))
+        _write_table(folder.path / "members.parquet", self.members())
+        _write_table(folder.path / "union.parquet", self.union())
+        _write_table(folder.path / "cuts.parquet", self.cuts)
+        _write_table(folder.path / "heads.parquet", [asdict(h) for h in self.heads])
+        flat = []
+        for test in self.causality:
+            whole = {k: v for k, v in asdict(test).items() if k not in ("own", "other")}
+            for side, effect in (("own", test.own), ("other", test.other)):
+                if effect is not None:
+                    flat.append({**whole, "measured_in": side, **asdict(effect)})
+        _write_table(folder.path / "causality.parquet", flat)
+
+    def __repr__(self) -> str:
+        found = self.document()
+        how = f"by {self.grouped_by}" if self.grouped_by else "by clustering"
+        return (
+            f"FamilyRun({found['task']!r} in {found['model']!r}: {found['n_traced']} circuits, {self.n_families} "
+            f"families {how}, p {found['p_value']})"
+        )
+
+
+def _record(value: Agreement | HeadComparison) -> dict[str, Any]:
+    """A record whose interval is one pair."""
+    found = asdict(value)
+    found["ci"] = [found.pop("low"), found.pop("high")]
+    if isinstance(value, HeadComparison):
+        found["families"] = [found.pop("first"), found.pop("second")]
+        found["within"] = [found.pop("within_first"), found.pop("within_second")]
+        found["prompts"] = [found.pop("n_first"), found.pop("n_second")]
+    return found
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity and no not-a-number."""
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)
+
+
+def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
+    """A table, or none where there are no rows; the same rows give the same bytes."""
+    if not rows:
+        path.unlink(missing_ok=True)
+        return
+    beside = path.with_name(f".{path.name}.part")
+    pq.write_table(pa.Table.from_pylist(rows), beside, compression="zstd")
+    beside.replace(path)

@@ -1,0 +1,247 @@
+"""The whole analysis of a run of circuits: distances, families, what they share, what differs, and proof."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from headwise.errors import HeadwiseError
+from headwise.families.agreement import agreement, usable_labels
+from headwise.families.causality import CONTROLS, PROMPTS, Question, measure_causality
+from headwise.families.cluster import Clustering, cluster, medoids, silhouettes
+from headwise.families.compare import compare, incoming
+from headwise.families.distance import jaccard
+from headwise.families.incidence import Incidence, check_kind, incidence
+from headwise.families.null import NullTest, null_tests, sampled
+from headwise.families.records import CircuitRun
+from headwise.families.result import CORE, PRUNED, Family, FamilyRun
+from headwise.runs import RunFolder
+
+if TYPE_CHECKING:
+    from headwise.model.core import Model
+
+FEWEST = 3
+"""Circuits below which nothing can be said."""
+COMPARED = 4
+"""The largest families, of which all pairs are compared head by head."""
+TESTED = 3
+"""The largest families, of which all pairs are tested for causality."""
+
+
+class Progress(Protocol):
+    def __call__(self, stage: str, done: int, total: int, /) -> None: ...
+
+
+def find_families(
+    runs: str | Path | CircuitRun | Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    distance: str = "signals",
+    by: str | None = None,
+    model: Model | None = None,
+    sample: int = PROMPTS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> FamilyRun:
+    """Find the families of a run's circuits and what tells them apart: ``headwise families`` in Python.
+
+    ``runs`` is the folder that ``headwise circuits`` made (or several of one model, read as one). Circuits are compared
+    by ``signals`` (source, target, side, channel), by ``edges`` (without the channel) or by ``heads`` alone. With
+    ``by``, the values of a label are taken for families in all that follows the clustering: representatives, heads,
+    causality. ``model`` is needed only to test causality, on ``sample`` prompts a family; without it that part is left
+    out. ``out`` is a folder for tables and one JSON document.
+    """
+    began = time.perf_counter()
+    check_kind(distance)
+    if sample < 2:
+        raise HeadwiseError(f"sample={sample} prompts give no interval: give 2 or more")
+    tell = progress or (lambda stage, done, total: None)
+    run = _loaded(runs)
+    if model is not None:
+        check_model(run, model)
+    folder = None if out is None else _folder(out, run, distance, by, sample, seed, model is not None)
+    tell("distances", 0, 1)
+    signals = incidence(run.edges, run.traced)
+    chosen = signals if distance == "signals" else incidence(run.edges, run.traced, distance)
+    distances = jaccard(chosen.matrix)
+    groups = usable_labels([run.labels[p] for p in run.traced])
+    tell("clustering", 0, 1)
+    clustering = cluster(distances, seed=seed)
+    null, shuffle = _nulls(chosen, clustering, seed, tell)
+    labels, names = _partition(clustering, null, groups, by)
+    values = silhouettes(distances, {0: labels})[0] if labels.max() else np.zeros(len(labels))
+    largest = np.argsort(-np.bincount(labels), kind="stable").tolist()
+    representatives = medoids(distances, labels)
+    tell("comparing heads", 0, 1)
+    pairs = list(combinations(sorted(largest[:COMPARED]), 2))
+    heads = compare(incoming(run.edges, run.traced), labels, representatives, pairs, seed=seed) if pairs else []
+    causality = []
+    tested = list(combinations(sorted(largest[:TESTED]), 2))
+    if model is not None and tested:
+        causality = measure_causality(
+            model, questions(run), signals, labels, tested, sample=sample, controls=CONTROLS, seed=seed,
+            tick=lambda done, total: tell("removing signals", done, total),
+        )  # fmt: skip
+    result = FamilyRun(
+        run=run,
+        settings={"distance": distance, "by": by, "seed": seed, "sample": sample},
+        incidence=chosen,
+        signals=signals,
+        distances=distances,
+        clustering=clustering,
+        null=null,
+        shuffle=shuffle,
+        labels=labels,
+        groups=groups,
+        families=_families(run, signals, distances, clustering, labels, names, representatives, groups, by),
+        agreements=agreement(groups, labels, distances, seed=seed),
+        accuracy=_accuracy(run),
+        heads=heads,
+        causality=causality,
+        silhouettes=values,
+    )
+    result = replace(result, seconds=time.perf_counter() - began)
+    if folder is not None:
+        result.write(folder)
+    return result
+
+
+def check_model(run: CircuitRun, model: Model) -> None:
+    """Refuse a model whose weights are not those that were traced."""
+    if model.weight_hash != run.config["weight_hash"]:
+        raise HeadwiseError(
+            f"the circuits are of {run.config['model']!r} with weights {run.config['weight_hash'][:12]}, but "
+            f"{model.name!r} has weights {model.weight_hash[:12]}: give the model that was traced, or leave out causality"
+        )
+
+
+def questions(run: CircuitRun) -> list[Question]:
+    """The traced prompts with their answers."""
+    columns = (run.prompts.column(name).to_pylist() for name in ("token_ids", "answer_id", "wrong_id"))
+    rows = list(zip(*columns, strict=True))
+    return [Question(*rows[p]) for p in run.traced]
+
+
+def _loaded(runs: str | Path | CircuitRun | Sequence[str | Path]) -> CircuitRun:
+    if not isinstance(runs, CircuitRun):
+        paths = [runs] if isinstance(runs, (str, Path)) else list(runs)
+        runs = CircuitRun.load(*paths)
+    n = len(runs.traced)
+    if n < FEWEST:
+        raise HeadwiseError(
+            f"{str(runs.paths[0])!r} holds {n} {'circuit' if n == 1 else 'circuits'} of {len(runs)} prompts: families "
+            f"need at least {FEWEST}; trace more prompts"
+        )
+    return runs
+
+
+def _folder(
+    out: str | Path, run: CircuitRun, distance: str, by: str | None, sample: int, seed: int, causality: bool
+) -> RunFolder:
+    """The folder of the analysis. It is cheap to make again, so that an older one gives way."""
+    manifest = Path(out) / "manifest.json"
+    try:
+        if json.loads(manifest.read_text(encoding="utf-8")).get("kind") == "families":
+            manifest.unlink()
+    except (OSError, ValueError, AttributeError):
+        pass
+    config = {"model": run.config["model"], "weight_hash": run.config["weight_hash"], "task": run.config["task"],
+              "runs": len(run.paths), "prompts": len(run), "distance": distance, "by": by, "seed": seed,
+              "causality": {"prompts": sample, "controls": CONTROLS} if causality else None}  # fmt: skip
+    return RunFolder(out, "families", config)
+
+
+def _nulls(
+    chosen: Incidence, clustering: Clustering, seed: int, tell: Progress
+) -> tuple[NullTest | None, NullTest | None]:
+    if not clustering.cuts:
+        return None, None
+    rows = sampled(len(chosen.prompts), seed)
+    cut = {k: one.labels[rows] for k, one in clustering.cuts.items()}
+    return null_tests(
+        chosen.rows(rows).matrix, cut, seed=seed, tick=lambda done, total: tell("null data", done, total)
+    )
+
+
+def _partition(
+    clustering: Clustering, null: NullTest | None, groups: dict[str, np.ndarray], by: str | None
+) -> tuple[np.ndarray, list[str]]:
+    """The family of every circuit, and the families' names."""
+    if by is None:
+        labels = clustering.labels(clustering.choose(null.p_values if null else {}))
+        return labels, [str(k) for k in range(int(labels.max()) + 1)]
+    if by not in groups:
+        known = ", ".join(groups) or "none"
+        raise HeadwiseError(
+            f"the prompts have no label {by!r} with 2 to 50 values to group them by: there is {known}"
+        )
+    names, labels = np.unique(groups[by], return_inverse=True)
+    return labels.astype(np.int64), names.tolist()
+
+
+def _families(
+    run: CircuitRun, signals: Incidence, distances: np.ndarray, clustering: Clustering, labels: np.ndarray,
+    names: list[str], representatives: list[int], groups: dict[str, np.ndarray], by: str | None,
+) -> list[Family]:  # fmt: skip
+    table = run.prompts.take(run.traced)
+    text, answer, top = (table.column(name).to_pylist() for name in ("text", "answer", "top"))
+    difference, edges = (table.column(name).to_numpy(zero_copy_only=False) for name in ("difference", "n_edges"))
+    right = np.array([a == t for a, t in zip(answer, top, strict=True)])
+    cut = clustering.cuts.get(len(names)) if by is None else None
+    strays = np.zeros(len(labels), dtype=bool) if cut is None else cut.strays
+    found = []
+    for number, name in enumerate(names):
+        members = np.flatnonzero(labels == number)
+        n, share = len(members), signals.frequency(members)
+        inside = distances[np.ix_(members, members)].sum(dtype=np.float64) / max(1, n * (n - 1))
+        found.append(
+            Family(
+                family=number,
+                name=name,
+                size=n,
+                share=n / len(labels),
+                strays=int(strays[members].sum()),
+                representative=int(signals.prompts[representatives[number]]),
+                prompt=text[representatives[number]],
+                labels={g: _counted(values[members]) for g, values in groups.items()},
+                features=float(signals.sizes[members].mean()),
+                edges=float(edges[members].mean()),
+                core=int((share >= CORE).sum()),
+                union=int((share >= PRUNED).sum()),
+                distance=float(inside),
+                difference=float(np.nanmean(difference[members].astype(np.float64))),
+                top_is_answer=float(right[members].mean()),
+            )
+        )
+    return found
+
+
+def _counted(values: np.ndarray) -> dict[str, int]:
+    """How often each value occurs, the commonest first."""
+    return dict(sorted(Counter(values.tolist()).items(), key=lambda item: (-item[1], _natural(item[0]))))
+
+
+def _natural(text: str) -> tuple[int, int, str]:
+    return (0, int(text), text) if text.isdigit() else (1, 0, text)
+
+
+def _accuracy(run: CircuitRun) -> list[dict[str, Any]]:
+    """Prompts that the model gets wrong have no circuit and so no family: they can only be counted by label."""
+    status = np.array(run.prompts.column("status").to_pylist())
+    rows = []
+    for name, values in usable_labels(run.labels).items():
+        for value in sorted(np.unique(values).tolist(), key=_natural):
+            mine = status[values == value]
+            wrong, failed = int((mine == "wrong").sum()), int((mine == "failed").sum())
+            asked = len(mine) - failed
+            rows.append({"label": name, "value": value, "prompts": len(mine), "wrong": wrong,
+                         "traced": int((mine == "traced").sum()), "accuracy": (asked - wrong) / asked if asked else None})  # fmt: skip
+    return rows

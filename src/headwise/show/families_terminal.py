@@ -1,0 +1,131 @@
+"""Families of circuits for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from headwise.families.causality import Effect
+    from headwise.families.result import FamilyRun
+
+SHOWN = 12
+
+
+def family_tables(found: FamilyRun) -> RenderableType:
+    """The verdict, the families, agreement with labels, heads that differ, causality."""
+    parts: list[RenderableType] = [Text(verdict(found), style="bold")]
+    rows = [
+        (
+            f.name,
+            str(f.size),
+            str(f.representative),
+            f"{f.features:.0f}",
+            str(f.core),
+            f"{f.difference:+.2f}",
+            f"{f.top_is_answer:.0%}",
+            composition(f.labels),
+        )
+        for f in found.families[:SHOWN]
+    ]
+    columns = ("family", "prompts", "representative", "signals", "core", "lead", "top is answer", "made of")
+    parts += [Text(), _table(columns, rows)]
+    if len(found.families) > SHOWN:
+        parts.append(Text(f"… and {len(found.families) - SHOWN} smaller ones"))
+    if found.agreements:
+        shown = [
+            (a.label, f"{a.ami:.2f}", f"{a.low:.2f}–{a.high:.2f}", f"{a.p_value:.3f}", f"{a.silhouette:.2f}")
+            for a in found.agreements
+        ]
+        parts += [Text(), _table(("label", "AMI", "95 %", "p", "its own silhouette"), shown)]
+    if found.heads:
+        parts += [Text(), *_heads(found)]
+    if found.causality:
+        parts += [Text(), *_causality(found)]
+    return Group(*parts)
+
+
+def verdict(found: FamilyRun) -> str:
+    """One or two sentences: are there families, how many, how sure."""
+    document = found.document()
+    n, k = document["n_traced"], document["n_families"]
+    if document["p_value"] is None:
+        return f"{n} circuits: too few or too much alike to be parted"
+    numbers = (
+        f"silhouette {document['silhouette']:.2f}, stability {document['stability']:.2f}, separation "
+        f"{document['separation']:.1f}, p {document['p_value']:.3f} against one family, "
+        f"{document['p_value_shuffle']:.3f} against shuffled edges"
+    )
+    if k > 1:
+        said = f"{n} circuits fall into {k} families ({numbers})"
+    else:
+        said = f"no families: {n} circuits are one, for no cut is stable and apart (tightest: {numbers})"
+    return said if found.grouped_by is None else f"{said}; below they are grouped by {found.grouped_by}"
+
+
+def composition(labels: dict[str, dict[str, int]], most: int = 3) -> str:
+    """What a family's prompts are, the commonest values first.
+
+    >>> composition({"order": {"ABBA": 9, "BABA": 1}})
+    'order ABBA 90 %, BABA 10 %'
+    """
+    parts = []
+    for name, counts in labels.items():
+        total = sum(counts.values())
+        listed = ", ".join(f"{v} {n / total:.0%}".replace("%", " %") for v, n in list(counts.items())[:most])
+        parts.append(f"{name} {listed}" + (", …" if len(counts) > most else ""))
+    return "; ".join(parts)
+
+
+def _heads(found: FamilyRun) -> list[RenderableType]:
+    count: dict[str, int] = {}
+    for h in found.heads:
+        count[h.verdict] = count.get(h.verdict, 0) + 1
+    said = ", ".join(f"{n} {name}" for name, n in sorted(count.items(), key=lambda item: -item[1]))
+    least = sorted(found.heads, key=lambda h: h.cosine)[:SHOWN]
+    names = [f.name for f in found.families]
+    rows = [
+        (
+            h.head,
+            h.side,
+            f"{names[h.first]} / {names[h.second]}",
+            f"{h.cosine:+.2f}",
+            f"{h.low:+.2f} to {h.high:+.2f}",
+            f"{h.within_first:.2f}, {h.within_second:.2f}",
+            h.verdict,
+        )
+        for h in least
+    ]
+    columns = ("head", "side", "families", "cosine", "95 %", "inside each", "does")
+    title = f"Signals into heads, least alike first (heads, sides and pairs: {said})"
+    return [Text(title, style="italic"), _table(columns, rows)]
+
+
+def _causality(found: FamilyRun) -> list[RenderableType]:
+    names = [f.name for f in found.families]
+    rows = []
+    for t in found.causality:
+        gap = "" if t.gap is None else f"{t.gap:+.2f} ({t.gap_low:+.2f} to {t.gap_high:+.2f})"
+        rows.append(
+            (names[t.exclusive_to], names[t.against], str(t.features), _effect(t.own), _effect(t.other), gap)
+        )
+    columns = ("signals of", "not of", "number", "in own prompts (control)", "in the other's (control)", "own − other")
+    title = "Change of the lead when signals exclusive to a family leave"
+    return [Text(title, style="italic"), _table(columns, rows)]
+
+
+def _effect(effect: Effect | None) -> str:
+    return "–" if effect is None else f"{effect.change:+.2f} ({effect.control:+.2f})"
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
