@@ -27,7 +27,9 @@ def by_heads(n: int, seed: int, *, heads: int = 40, each: int = 12) -> sparse.cs
     return _held((takes_part[..., None] * chance).reshape(n, -1), generator)
 
 
-def gradient(n: int, seed: int, *, factors: int = 3, features: int = 600, strength: float = 1.0) -> sparse.csr_matrix:
+def gradient(
+    n: int, seed: int, *, factors: int = 3, features: int = 600, strength: float = 1.0
+) -> sparse.csr_matrix:
     """One family: a few continuous causes make features more or less likely, all together."""
     generator = np.random.default_rng(seed)
     cause = generator.normal(size=(n, factors))

@@ -91,11 +91,17 @@ def test_exclusive_features_are_frequent_in_one_family_and_rare_in_the_other() -
     assert exclusive(incidence, families, 1, 0) == [b]
 
 
-def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = tiny("llama", torch.float64)
     prompts = prompts_of(7, 8, 9, 10, 11, 12)
     questions = [Question(p, *two_answers(model, p)) for p in prompts]
-    mine = [Feature("L0H1", "L2H0", "query", 0), Feature("MLP0", "L2H0", "query", 3), Feature("L1H1", "L3H2", "key", 2)]
+    mine = [
+        Feature("L0H1", "L2H0", "query", 0),
+        Feature("MLP0", "L2H0", "query", 3),
+        Feature("L1H1", "L3H2", "key", 2),
+    ]
     theirs = [Feature("MLP1", "L3H1", "query", 1)]
     incidence = _incidence([mine] * 3 + [theirs] * 3)
     families = np.array([0, 0, 0, 1, 1, 1])
@@ -109,7 +115,9 @@ def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(monkey
         edited = model.edit([list(question.token_ids)], edits).logits
         clean = model.capture([list(question.token_ids)], heads=[], want=(), logits="last").logits
         assert edited is not None and clean is not None and question.wrong_id is not None
-        difference = [float(x[0, 0, question.answer_id] - x[0, 0, question.wrong_id]) for x in (clean, edited)]
+        difference = [
+            float(x[0, 0, question.answer_id] - x[0, 0, question.wrong_id]) for x in (clean, edited)
+        ]
         changes.append(difference[1] - difference[0])
     assert first.own.change == pytest.approx(np.mean(changes), abs=1e-8)
     assert first.own.low <= first.own.change <= first.own.high

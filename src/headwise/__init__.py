@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from headwise.contrast.bank import FeatureBank as FeatureBank
     from headwise.contrast.study import contrast as contrast
     from headwise.errors import HeadwiseError as HeadwiseError
-    from headwise.families.study import find_families as find_families
     from headwise.families.collect import trace_many as trace_many
     from headwise.families.records import CircuitRun as CircuitRun
+    from headwise.families.study import find_families as find_families
     from headwise.model.core import Model as Model
     from headwise.model.edits import AddVectors as AddVectors
     from headwise.model.edits import RemoveWithin as RemoveWithin

@@ -53,7 +53,7 @@ def families(
     if not no_causality and len(run.traced):
         from headwise.model.load import load
 
-        loaded = load(model or run.config["model"], dtype=run.config.get("dtype"))
+        loaded = load(model or run.config["model"], dtype=run.config.get("dtype") or "float32")
         check_model(run, loaded)
     place = runs[0] / "families" if out is None else out
     with Progress("finding families") as progress:

@@ -1,8 +1,8 @@
 """Do families follow labels, such as the order of names or the wording?
 
 Adjusted mutual information is 0 on average for unrelated partitions and 1 for equal ones. Its interval comes from half
-samples without replacement: they vary around the whole as the whole does around the truth, and unlike a bootstrap they
-never count a prompt twice, which would look like agreement.
+samples without replacement: they vary around their mean as the whole does around the truth, and unlike a bootstrap they
+never count a prompt twice, which would look like agreement. The variation is laid around the value of the whole.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def usable_labels(labels: Sequence[Mapping[str, str]]) -> dict[str, np.ndarray]:
 def agreement(
     labels: Mapping[str, np.ndarray], families: np.ndarray, distances: np.ndarray, *, seed: int = 0
 ) -> list[Agreement]:
-    """Each label against the families: adjusted mutual information with a 95 % interval and a permutation p-value."""
+    """Each label against the families: adjusted mutual information with a 95 % interval and a permutation p-value.
+
+    Those that agree best come first.
+    """
     codes = {name: np.unique(values, return_inverse=True)[1] for name, values in labels.items()}
     tight = silhouettes(distances, dict(enumerate(codes.values())))
     result = []
@@ -56,15 +59,13 @@ def agreement(
         low = high = ami
         p_value = 1.0
         if families.max(initial=0) > 0:
-            halves = [_half(code, families, seed, name, draw) for draw in range(HALVES)]
-            low, high = (float(q) for q in np.quantile(halves, [0.025, 0.975]))
+            halves = np.array([_half(code, families, seed, name, draw) for draw in range(HALVES)])
+            low, high = (ami + float(q) for q in np.quantile(halves - halves.mean(), [0.025, 0.975]))
             p_value = _permutation_p(code, families, seed, name)
         result.append(
-            Agreement(
-                name, int(code.max()) + 1, ami, low, high, p_value, float(tight[number].mean())
-            )
+            Agreement(name, int(code.max()) + 1, ami, low, high, p_value, float(tight[number].mean()))
         )
-    return result
+    return sorted(result, key=lambda one: (-one.ami, one.label))
 
 
 def _half(code: np.ndarray, families: np.ndarray, seed: int, name: str, draw: int) -> float:

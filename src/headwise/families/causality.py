@@ -1,10 +1,10 @@
 """Are a family's own signals causal for its own prompts? Take them out of prompts of both families and look.
 
-Features that are *exclusive* to a family (held by at least ``OWN_SHARE`` of its circuits and by at most ``OTHER_SHARE`` of
-the other's) are removed at every token: what the source component, a head with all it carried, wrote into that channel
-leaves the queries (or the keys) of the target head. What was written is taken from the clean pass; all removals are made
-in one edited pass. The control takes away as many signals of the same components into the same heads along channels that
-neither family uses there.
+Features that are *exclusive* to a family (held by at least ``OWN_SHARE`` of its circuits and by at most ``OTHER_SHARE``
+of the other's) are removed at every token: what the source component, a head with all it carried, wrote into that
+channel leaves the queries (or the keys) of the target head. What was written is taken from the clean pass; all removals
+are made in one edited pass. The control takes away as many signals of the same components into the same heads along
+channels that neither family uses there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Place = tuple[Head, Side]
 
 @dataclass(frozen=True)
 class Effect:
-    """What removing one set of features did to the answer in prompts of one family. Intervals are 95 %, over prompts."""
+    """What removing one set of features did to the answer in prompts of one family; 95 % intervals over prompts."""
 
     family: int
     prompts: int
@@ -224,9 +224,9 @@ def measure_causality(
             if tick:
                 tick(done, total)
     return [
-        _tested(s, {f: np.stack(v) for (j, f), v in outcomes.items() if j == i}, seed) for i, s in enumerate(sets)
+        _tested(s, {f: np.stack(v) for (j, f), v in outcomes.items() if j == i}, seed)
+        for i, s in enumerate(sets)
     ]
-
 
 
 def _sample(families: np.ndarray, family: int, most: int, seed: int) -> np.ndarray:
@@ -268,7 +268,9 @@ def _run(model: Model, question: Question, sets: Sequence[_Set]) -> list[np.ndar
             logits = run_edited(model, question.token_ids, len(part), edits=edits).logits
             wrong = logits.mean(-1) if question.wrong_id is None else logits[:, question.wrong_id]
             differences += (logits[:, question.answer_id] - wrong).tolist()
-    lengths = [float(torch.stack([v.square().sum() for v in p.values()]).sum().sqrt()) if p else 0.0 for p in plans]
+    lengths = [
+        float(torch.stack([v.square().sum() for v in p.values()]).sum().sqrt()) if p else 0.0 for p in plans
+    ]
     result, at = [], 1
     for s in sets:
         stop = at + len(s.variants)

@@ -6,8 +6,8 @@ family that is nearest on average. For every k from 2 to ``MOST_FAMILIES`` the f
 unless more than ``MOST_STRAYS`` of the prompts are strays there. A cut is *stable* if its families come back when
 ``RESAMPLED`` of the prompts are clustered alone (mean adjusted Rand index with the whole at least ``STABLE``), and
 *apart* if the nearest two of its families are further apart than in any cut of data that are one family
-(:mod:`headwise.families.null`, p at most ``LEVEL``, all k considered). Of the cuts that are stable and apart, the one of
-the best mean silhouette gives the families. If there is none, all prompts are one family.
+(:mod:`headwise.families.null`, p at most ``LEVEL``, all k considered). Of the cuts that are stable and apart, the one
+of the best mean silhouette gives the families. If there is none, all prompts are one family.
 """
 
 from __future__ import annotations
@@ -93,17 +93,21 @@ def _starts(children: np.ndarray, size: np.ndarray, n: int) -> np.ndarray:
     return start
 
 
-def _cut(big: list[int], start: np.ndarray, size: np.ndarray, order: np.ndarray, distances: np.ndarray) -> Cut:
+def _cut(
+    big: list[int], start: np.ndarray, size: np.ndarray, order: np.ndarray, distances: np.ndarray
+) -> Cut:
     labels = np.full(len(order), -1, dtype=np.int64)
-    # Largest first; equal sizes in the order of their first prompt, so that numbers do not depend on the tree's ids.
-    members = [order[start[b] : start[b] + size[b]] for b in big]
-    members.sort(key=lambda m: (-len(m), int(m.min())))
-    for number, chosen in enumerate(members):
-        labels[chosen] = number
+    for number, node in enumerate(big):
+        labels[order[start[node] : start[node] + size[node]]] = number
     strays = labels < 0
     if strays.any():
         near = _onehot(labels, len(big))
         labels[strays] = (distances[strays] @ near / near.sum(0)).argmin(1)
+    # Largest first; equal sizes in the order of their first prompt, so that numbers do not depend on the tree's ids.
+    members = [np.flatnonzero(labels == number) for number in range(len(big))]
+    ranked = sorted(range(len(big)), key=lambda number: (-len(members[number]), int(members[number][0])))
+    for rank, number in enumerate(ranked):
+        labels[members[number]] = rank
     return Cut(labels, strays)
 
 
@@ -127,20 +131,22 @@ def silhouettes(distances: np.ndarray, partitions: Mapping[int, np.ndarray]) -> 
         mean = total / np.maximum(count, 1)
         mean[rows, own] = np.inf
         mean[:, count == 0] = np.inf
-        outside = mean.min(1)
+        outside = mean.min(1)  # infinite where there is one family: a silhouette of 0, by definition
         larger = np.maximum(inside, outside)
-        value = np.divide(outside - inside, larger, out=np.zeros_like(inside), where=larger > 0)
-        result[k] = np.where((count[own] > 1) & np.isfinite(outside), value, 0.0)
+        counted = (larger > 0) & (count[own] > 1) & np.isfinite(outside)
+        result[k] = np.divide(
+            np.where(counted, outside - inside, 0), larger, out=np.zeros_like(inside), where=counted
+        )
     return result
 
 
 def separation(distances: np.ndarray, labels: np.ndarray) -> float:
     """How far apart the two nearest families lie, in standard deviations inside families.
 
-    Distances are taken for squared distances of points (true of the Jaccard distance). For families A and B every member
-    has a place on the line between the two centroids, d²(i, A) − d²(i, B), its own share of its own centroid left out;
-    the separation of the pair is the difference of the two families' means over their pooled standard deviation. Half of
-    one normal cloud is about 2.6 from the other half; two clusters with a gap between them are further apart.
+    Distances are taken for squared distances of points (true of the Jaccard distance). For families A and B every
+    member has a place on the line between the two centroids, d²(i, A) − d²(i, B), its share of its own centroid left
+    out; the separation of the pair is the difference of the two families' means over their pooled standard deviation.
+    Half of one normal cloud is about 2.6 from the other half; clusters with a gap between them are further apart.
 
     >>> places = np.array([0.0, 0.1, 0.2, 9.0, 9.1, 9.2])
     >>> squared = (places[:, None] - places) ** 2

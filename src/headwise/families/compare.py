@@ -5,9 +5,9 @@ vector in the orthonormal basis of the head's singular directions, so that cosin
 Firings of one head at several tokens are summed. Strengths are taken after RoPE, as the head reads them: on the query
 side they hold the token's position, and two prompts that ask for the same thing at different distances differ a little.
 
-Each prompt's vector is made a unit vector. A pair of families is compared by the cosine of their mean unit vectors, with
-a bootstrap interval over prompts inside each family; beside it stand the cosine of the two representatives, and how much
-two prompts of one family agree (the yardstick: families cannot be expected to agree better than they do with themselves).
+Each prompt's vector is made a unit vector. A pair of families is compared by the cosine of their mean unit vectors,
+with a bootstrap interval over prompts inside each family; beside it stand the cosine of the two representatives, and
+how much two prompts of one family agree (the yardstick: families cannot agree better than each does with itself).
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow.compute as pc
 import torch
 
-from headwise.families.incidence import coded
+from headwise.families.incidence import coded, spread, where
 from headwise.randomness import keyed
 from headwise.types import Head
 
@@ -70,10 +69,11 @@ class HeadComparison:
 
 def incoming(edges: pa.Table, prompts: Sequence[int] | np.ndarray) -> list[Incoming]:
     """The signals into every head and side, from a run's table of edges (all sources, embeddings too)."""
-    kept = edges.filter(pc.not_equal(edges["target"], "answer"))
+    kept = where(edges, edges["target_head"].is_valid().to_numpy())
     numbers = np.asarray(prompts, dtype=np.int64)
     order = np.argsort(numbers, kind="stable")
-    counts = pc.list_value_length(kept["channels"]).to_numpy()
+    counts, channel = spread(kept["channels"])
+    strength = spread(kept["strengths"])[1].astype(np.float64)
     prompt = np.repeat(kept["prompt"].to_numpy().astype(np.int64), counts)
     at = np.minimum(np.searchsorted(numbers[order], prompt), len(numbers) - 1)
     known = numbers[order][at] == prompt
@@ -81,8 +81,7 @@ def incoming(edges: pa.Table, prompts: Sequence[int] | np.ndarray) -> list[Incom
     target, targets = coded(kept["target"])
     side, sides = coded(kept["side"])
     place = np.repeat(target * len(sides) + side, counts)
-    channel = pc.list_flatten(kept["channels"]).to_numpy().astype(np.int64)
-    strength = pc.list_flatten(kept["strengths"]).to_numpy().astype(np.float64)
+    channel = channel.astype(np.int64)
     place, row, channel, strength = (x[known] for x in (place, row, channel, strength))
     width = int(channel.max(initial=0)) + 1
     by_place = np.argsort(place, kind="stable")
@@ -130,7 +129,9 @@ def compare(
         mine = families[one.rows]
         members = {f: np.flatnonzero(mine == f) for f in wanted}
         drawn = {
-            f: _resampled_means(one.units[m], seed, one, f) for f, m in members.items() if len(m) >= FEWEST_PROMPTS
+            f: _resampled_means(one.units[m], seed, one, f)
+            for f, m in members.items()
+            if len(m) >= FEWEST_PROMPTS
         }
         for a, b in pairs:
             if a not in drawn or b not in drawn:

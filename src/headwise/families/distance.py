@@ -26,10 +26,10 @@ def jaccard(matrix: sparse.csr_matrix) -> np.ndarray:
     ones = sparse.csr_matrix(
         (np.ones(matrix.nnz, dtype=np.float32), matrix.indices, matrix.indptr), shape=matrix.shape
     )
-    n = ones.shape[0]
     sizes = np.diff(ones.indptr).astype(np.float32)
-    often = np.bincount(ones.indices, minlength=ones.shape[1]) > COMMON * n
+    n = len(sizes)
     by_feature = ones.tocsc()
+    often = np.diff(by_feature.indptr) > COMMON * n
     common = by_feature[:, often].toarray()
     rare = by_feature[:, ~often].tocsr()
     across = rare.T.tocsr()

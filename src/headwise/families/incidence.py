@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow as pa
 from scipy import sparse
 
 from headwise.errors import HeadwiseError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Kind = Literal["signals", "edges", "heads"]
 LEFT_OUT = ("embedding", "bias", "offset")
@@ -64,7 +61,7 @@ class Incidence:
     def frequency(self, chosen: np.ndarray | None = None) -> np.ndarray:
         """The share of circuits (of some rows) that hold each feature."""
         part = self.matrix if chosen is None else self.matrix[chosen]
-        return np.asarray(part.sum(0, dtype=np.int64)).ravel() / max(1, part.shape[0])
+        return np.bincount(part.indices, minlength=len(self.features)) / max(1, len(part.indptr) - 1)
 
     def of(self, row: int) -> list[Feature]:
         """The features of one circuit."""
@@ -100,16 +97,34 @@ def incidence(edges: pa.Table, prompts: Sequence[int], kind: str = "signals") ->
 
 def coded(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
     """A column of text as sorted numbers: the same text has the same place whatever the order of rows."""
-    names, codes = np.unique(np.asarray(column.to_pylist(), dtype=object).astype(str), return_inverse=True)
-    return codes.astype(np.int64), names.tolist()
+    encoded = _one_array(column).dictionary_encode()
+    names: list[str] = encoded.dictionary.to_pylist()
+    order = sorted(range(len(names)), key=names.__getitem__)
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[order] = np.arange(len(names))
+    return rank[encoded.indices.to_numpy()], [names[i] for i in order]
+
+
+def spread(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """A column of lists: the length of each, and all of them one after the other."""
+    lists = _one_array(column)
+    return np.diff(lists.offsets.to_numpy()), lists.flatten().to_numpy(zero_copy_only=False)
+
+
+def _one_array(column: pa.ChunkedArray) -> Any:
+    joined = column.combine_chunks()
+    return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def where(table: pa.Table, kept: np.ndarray) -> pa.Table:
+    return table.filter(pa.array(kept))
 
 
 def _signals(edges: pa.Table, by_channel: bool) -> tuple[np.ndarray, np.ndarray, tuple[Feature, ...]]:
-    inner = pc.and_(
-        pc.not_equal(edges["target"], "answer"),
-        pc.invert(pc.is_in(edges["source_kind"], value_set=_values(LEFT_OUT))),
-    )
-    kept = edges.filter(inner)
+    kind, kinds = coded(edges["source_kind"])
+    out = [number for number, name in enumerate(kinds) if name in LEFT_OUT]
+    heads = edges["target_head"].is_valid().to_numpy()
+    kept = where(edges, heads & ~np.isin(kind, out))
     rows = kept["prompt"].to_numpy().astype(np.int64)
     (source, sources), (target, targets), (side, sides) = (
         coded(kept[name]) for name in ("source", "target", "side")
@@ -117,8 +132,8 @@ def _signals(edges: pa.Table, by_channel: bool) -> tuple[np.ndarray, np.ndarray,
     edge = (source * len(targets) + target) * len(sides) + side
     channel = np.full(len(edge), -1, dtype=np.int64)
     if by_channel:
-        counts = pc.list_value_length(kept["channels"]).to_numpy()
-        channel = pc.list_flatten(kept["channels"]).to_numpy().astype(np.int64)
+        counts, channel = spread(kept["channels"])
+        channel = channel.astype(np.int64)
         rows, edge = np.repeat(rows, counts), np.repeat(edge, counts)
     width = int(channel.max(initial=-1)) + 2
     unique, keys = np.unique(edge * width + channel + 1, return_inverse=True)
@@ -135,14 +150,8 @@ def _heads(edges: pa.Table) -> tuple[np.ndarray, np.ndarray, tuple[Feature, ...]
     """Every head that occurs in a circuit, also one that only feeds the answer."""
     rows, names = [], []
     for end in ("source", "target"):
-        kept = edges.filter(pc.is_valid(edges[f"{end}_head"]))
+        kept = where(edges, edges[f"{end}_head"].is_valid().to_numpy())
         rows.append(kept["prompt"].to_numpy().astype(np.int64))
         names += kept[end].to_pylist()
     unique, keys = np.unique(np.asarray(names, dtype=object).astype(str), return_inverse=True)
     return np.concatenate(rows), keys, tuple(Feature("", name) for name in unique.tolist())
-
-
-def _values(names: Sequence[str]) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.array(list(names))

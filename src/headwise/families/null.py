@@ -38,15 +38,17 @@ SAMPLE = 500
 DRAWS = 99
 BURN_IN = 20
 BETWEEN = 5
-"""Rounds of exchanges before the first and between two shuffled data sets; a round tries each feature of each circuit."""
+"""Rounds of exchanges before the first and between two shuffled data sets; a round tries every entry."""
 ENOUGH = 0.25
 """Share of null data sets that must reach a number of families for their mean to be used."""
 SHUFFLES = 3
 """Shuffled data sets that say which factors stand out."""
-FEWEST = 5
+SIZED = 5
+"""Factors that the size of a circuit may follow from."""
+FEWEST = 3
 """A feature of fewer circuits is tied to no factor: its correlations cannot be told from chance."""
-FITS = 6
-"""Rounds in which loadings are fitted to the observed spread."""
+FITS = 4
+"""Rounds in which loadings are fitted to the observed spread, for each number of factors tried."""
 MOST_TIED = 0.99
 """Largest correlation of a hidden variable with the factors."""
 
@@ -73,7 +75,7 @@ class NullTest:
         return found
 
     def excess(self, separations: Mapping[int, float]) -> dict[int, float]:
-        """Standard deviations above null data; numbers that these do not reach are held against the next that they do."""
+        """Standard deviations above null data; a number that these do not reach is held against the nearest one."""
         if not self.usual:
             return {k: float("inf") for k in separations}
         result = {}
@@ -108,7 +110,7 @@ class ShuffledEdges:
         held = matrix.tocoo()
         used, column = np.unique(held.col, return_inverse=True)
         self.row, self.column = held.row.astype(np.int64), column.astype(np.int64)
-        self.present = np.zeros((matrix.shape[0], len(used)), dtype=bool)
+        self.present = np.zeros((len(matrix.indptr) - 1, len(used)), dtype=bool)
         self.present[self.row, self.column] = True
         self.generator = generator
         for _ in range(BURN_IN):
@@ -152,25 +154,59 @@ class OneFamily:
         """[n, m] what a hidden variable must exceed"""
         # Circuits differ in size a hundredfold: let each weigh the same.
         weight = 1 / np.sqrt(np.maximum((chance * (1 - chance)).sum(1, keepdims=True), 1e-9))
-        axes, spread = _axes((held - chance) * weight)
-        limit = max(
-            _axes((shuffled.draw().toarray() - chance) * weight)[1][0] for _ in range(SHUFFLES)
-        )
-        self.factors = int((spread > limit).sum())
-        scores = axes[:, : self.factors] * np.sqrt(len(held))
+        axes, self._spread = _axes((held - chance) * weight)
+        self._weigh = lambda drawn: _axes((drawn.toarray() - chance) * weight)[1]
+        limit = max(self._weigh(shuffled.draw())[0] for _ in range(SHUFFLES))
+        most = int((self._spread > limit).sum())
+        # As normal variables: where a cause is strong, features are saturated and scores pile up at both ends.
+        ranks = axes[:, :most].argsort(0, kind="stable").argsort(0, kind="stable")
+        scores = norm.ppf((ranks + 0.5) / len(held))
         # E[(x − p) z] = φ(cut) · loading for a threshold of a normal variable tied to z.
         steep = norm.pdf(self.cut).sum(0)
+        self._relate(scores[:, :SIZED], np.log(np.maximum(held.sum(1), 1)))
         loading = ((held - chance).T @ scores) / np.maximum(steep, 1e-9)[:, None]
         loading[count < FEWEST] = 0
-        # Scores are saturated where their cause is strong, and the correlations with them too small: raise the
-        # loadings until drawn circuits spread along their axes as the observed ones do.
-        scale = np.ones(self.factors)
-        for number in range(FITS):
-            self._tie(loading * scale)
-            drawn = self.draw(keyed(0, "fit", number)).toarray()
-            again = _axes((drawn - chance) * weight)[1][: self.factors]
-            scale *= np.clip(np.sqrt(spread[: self.factors] / np.maximum(again, 1e-9)), 0.7, 1.4)
-        self._tie(loading * scale)
+        self._fit(loading, most)
+
+    def _relate(self, scores: np.ndarray, size: np.ndarray) -> None:
+        """How the size of a circuit follows from its scores: a cause that is far from its mean adds signals, say."""
+        terms = np.column_stack((np.ones(len(size)), scores, scores**2))
+        self.by_score = np.linalg.lstsq(terms, size, rcond=None)[0]
+        self.rest = size - terms @ self.by_score
+        self.rows = np.argsort(size, kind="stable")
+
+    def _hidden(self, generator: torch.Generator) -> np.ndarray:
+        """Normal factors for every circuit, given out such that size follows from them as observed: [n, factors]."""
+        n = len(self.cut)
+        drawn = torch.randn(n, max(self.factors, SIZED), generator=generator).numpy()
+        some = drawn[:, : (len(self.by_score) - 1) // 2]
+        order = torch.randperm(n, generator=generator).numpy()
+        size = np.column_stack((np.ones(n), some, some**2)) @ self.by_score + self.rest[order]
+        given = np.empty_like(drawn)
+        given[self.rows] = drawn[np.argsort(size, kind="stable")]
+        return given[:, : self.factors]
+
+    def _fit(self, loading: np.ndarray, most: int) -> None:
+        """Take factors, the strongest first, until drawn circuits spread along as many axes as the observed ones.
+
+        One strong cause bends the cloud and so shows on several axes: as long as fewer factors explain them, more
+        would blur what one does. Loadings are raised, and never lowered, until drawn circuits spread as far as the
+        observed: where chance decides, the null varies a little too much, not too little.
+        """
+        scale = np.ones(most)
+        self.factors = min(1, most)
+        while True:
+            k = self.factors
+            beyond = []
+            for number in range(FITS):
+                self._tie(loading[:, :k] * scale[:k])
+                again = self._weigh(self.draw(keyed(0, "fit", k, number)))
+                scale[:k] *= np.clip(np.sqrt(self._spread[:k] / np.maximum(again[:k], 1e-9)), 1.0, 1.4)
+                beyond.append(again[k] if k < len(again) else np.inf)
+            self._tie(loading[:, :k] * scale[:k])
+            if k >= most or self._spread[k] <= max(beyond[1:]):
+                return
+            self.factors = min(most, max(k + 1, round(1.4 * k)))
 
     def _tie(self, loading: np.ndarray) -> None:
         length = np.sqrt((loading**2).sum(1, keepdims=True))
@@ -179,9 +215,9 @@ class OneFamily:
         self.own = np.sqrt(1 - (self.loading**2).sum(1))
 
     def draw(self, generator: torch.Generator) -> sparse.csr_matrix:
-        n, m = self.cut.shape
+        n, m = len(self.cut), len(self.own)
         hidden = torch.randn(n, m, generator=generator).numpy() * self.own
-        hidden += torch.randn(n, self.factors, generator=generator).numpy() @ self.loading.T
+        hidden += self._hidden(generator) @ self.loading.T
         return sparse.csr_matrix(hidden > self.cut)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CORE = 0.5
 """A feature that at least this share of a family's circuits hold belongs to its core."""
+FEW_VALUES = 20
 PRUNED = 0.1
 """The union of a family's circuits is kept from this share up."""
 
@@ -109,6 +110,12 @@ class FamilyRun:
         return self.settings["by"]
 
     @property
+    def telling(self) -> list[str]:
+        """The labels worth showing: of few values, those that agree best with the families first."""
+        few = [a.label for a in self.agreements if a.values <= FEW_VALUES and a.label != self.grouped_by]
+        return few[:3]
+
+    @property
     def tested(self) -> int | None:
         """The number of families whose numbers are reported: the chosen one, or where there are none the tightest."""
         cut = self.clustering.choose(self.null.p_values if self.null else {})
@@ -168,7 +175,7 @@ class FamilyRun:
         }
 
     def union(self, pruned: float = PRUNED) -> list[dict[str, Any]]:
-        """The union of each family's circuits: features with the share of circuits that hold them, from ``pruned`` up."""
+        """The union of each family's circuits: features held by at least ``pruned`` of them, with that share."""
         rows = []
         for family, representative in zip(self.families, self.representatives, strict=True):
             share = self.signals.frequency(np.flatnonzero(self.labels == family.family))

@@ -82,7 +82,9 @@ def find_families(
     representatives = medoids(distances, labels)
     tell("comparing heads", 0, 1)
     pairs = list(combinations(sorted(largest[:COMPARED]), 2))
-    heads = compare(incoming(run.edges, run.traced), labels, representatives, pairs, seed=seed) if pairs else []
+    heads = (
+        compare(incoming(run.edges, run.traced), labels, representatives, pairs, seed=seed) if pairs else []
+    )
     causality = []
     tested = list(combinations(sorted(largest[:TESTED]), 2))
     if model is not None and tested:
@@ -119,7 +121,8 @@ def check_model(run: CircuitRun, model: Model) -> None:
     if model.weight_hash != run.config["weight_hash"]:
         raise HeadwiseError(
             f"the circuits are of {run.config['model']!r} with weights {run.config['weight_hash'][:12]}, but "
-            f"{model.name!r} has weights {model.weight_hash[:12]}: give the model that was traced, or leave out causality"
+            f"{model.name!r} has weights {model.weight_hash[:12]}: give the model that was traced, or leave "
+            "out causality"
         )
 
 
@@ -193,7 +196,9 @@ def _families(
 ) -> list[Family]:  # fmt: skip
     table = run.prompts.take(run.traced)
     text, answer, top = (table.column(name).to_pylist() for name in ("text", "answer", "top"))
-    difference, edges = (table.column(name).to_numpy(zero_copy_only=False) for name in ("difference", "n_edges"))
+    difference, edges = (
+        table.column(name).to_numpy(zero_copy_only=False) for name in ("difference", "n_edges")
+    )
     right = np.array([a == t for a, t in zip(answer, top, strict=True)])
     cut = clustering.cuts.get(len(names)) if by is None else None
     strays = np.zeros(len(labels), dtype=bool) if cut is None else cut.strays
@@ -242,6 +247,14 @@ def _accuracy(run: CircuitRun) -> list[dict[str, Any]]:
             mine = status[values == value]
             wrong, failed = int((mine == "wrong").sum()), int((mine == "failed").sum())
             asked = len(mine) - failed
-            rows.append({"label": name, "value": value, "prompts": len(mine), "wrong": wrong,
-                         "traced": int((mine == "traced").sum()), "accuracy": (asked - wrong) / asked if asked else None})  # fmt: skip
+            rows.append(
+                {
+                    "label": name,
+                    "value": value,
+                    "prompts": len(mine),
+                    "wrong": wrong,
+                    "traced": int((mine == "traced").sum()),
+                    "accuracy": (asked - wrong) / asked if asked else None,
+                }
+            )
     return rows

@@ -28,7 +28,7 @@ def family_tables(found: FamilyRun) -> RenderableType:
             str(f.core),
             f"{f.difference:+.2f}",
             f"{f.top_is_answer:.0%}",
-            composition(f.labels),
+            composition({name: f.labels[name] for name in found.telling[:2]}),
         )
         for f in found.families[:SHOWN]
     ]
@@ -67,7 +67,7 @@ def verdict(found: FamilyRun) -> str:
     return said if found.grouped_by is None else f"{said}; below they are grouped by {found.grouped_by}"
 
 
-def composition(labels: dict[str, dict[str, int]], most: int = 3) -> str:
+def composition(labels: dict[str, dict[str, int]], most: int = 2) -> str:
     """What a family's prompts are, the commonest values first.
 
     >>> composition({"order": {"ABBA": 9, "BABA": 1}})
@@ -113,7 +113,14 @@ def _causality(found: FamilyRun) -> list[RenderableType]:
         rows.append(
             (names[t.exclusive_to], names[t.against], str(t.features), _effect(t.own), _effect(t.other), gap)
         )
-    columns = ("signals of", "not of", "number", "in own prompts (control)", "in the other's (control)", "own − other")
+    columns = (
+        "signals of",
+        "not of",
+        "number",
+        "in own prompts (control)",
+        "in the other's (control)",
+        "own − other",
+    )
     title = "Change of the lead when signals exclusive to a family leave"
     return [Text(title, style="italic"), _table(columns, rows)]
 
