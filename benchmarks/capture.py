@@ -6,14 +6,15 @@
 Request: q of the last row and all keys of three heads, 8 prompts of 128 tokens, on the default model. ``--others``
 names the Python of a separate environment that has transformer-lens and nnsight (headwise itself needs neither);
 without it only the bare forward pass is compared. Every contender runs in a process of its own, in turns with a bare
-forward pass in that same process, and medians are taken: a busy machine then slows both alike. Peak memory is that of
-torch's allocations during one call.
+forward pass in that same process, and the median of the ratios is taken, with a bootstrap interval: a busy machine then
+slows both alike. Peak memory is that of torch's allocations during one call.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from typing import Any
 HEADS = ((9, 1), (14, 4), (18, 6))
 LAST_LAYER = 18
 BATCH, TOKENS = 8, 128
-ROUNDS = 15
+ROUNDS = 25
 
 Contender = Callable[[], "object"]
 
@@ -231,6 +232,13 @@ class Worker:
         self.process.communicate("stop\n")
 
 
+def median_interval(values: list[float], draws: int = 2000) -> tuple[float, float]:
+    """Bootstrap 95 % interval of a median."""
+    chance = random.Random(0)
+    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(draws))
+    return medians[draws // 40], medians[-(draws // 40) - 1]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -262,13 +270,16 @@ def main() -> None:
         f"{BATCH} prompts × {TOKENS} tokens, 3 heads up to layer {LAST_LAYER}, last row; {arguments.rounds} rounds"
     )
     print(
-        f"{'':18}{'median ms':>10}{'bare ms':>9}{'× bare':>8}{'peak MB':>9}{'over bare':>11}{'same numbers':>14}"
+        f"{'':18}{'median ms':>10}{'bare ms':>9}{'× bare':>8}{'95 %':>14}{'peak MB':>9}{'over bare':>11}"
+        f"{'same numbers':>14}"
     )
     for name, worker in workers.items():
         run, bare = ([turn[what] for turn in worker.times] for what in ("run", "bare"))
-        ratio = statistics.median(mine / other for mine, other in zip(run, bare, strict=True))
+        ratios = [mine / other for mine, other in zip(run, bare, strict=True)]
+        low, high = median_interval(ratios)
         same = "yes" if all(abs(worker.first[s] - ours.first[s]) < 0.5 for s in ("q", "k")) else "NO"
-        times = f"{1000 * statistics.median(run):10.1f}{1000 * statistics.median(bare):9.1f}{ratio:8.2f}"
+        times = f"{1000 * statistics.median(run):10.1f}{1000 * statistics.median(bare):9.1f}"
+        times += f"{statistics.median(ratios):8.3f}{f'{low:.3f}–{high:.3f}':>14}"
         print(f"{name:18}{times}{worker.first['peak']:9.1f}{worker.first['over']:11.1f}{same:>14}")
 
 
