@@ -71,7 +71,7 @@ def write_run(
 
 
 def planted_run(path: Path, n: int = 90, *, families: int = 2, seed: int = 0, **config: Any) -> CircuitRun:
-    """Families with signals of their own beside shared and random ones; the label ``kind`` is the truth."""
+    """Families that differ in channels alone, beside shared and random signals; the label ``kind`` is the truth."""
     generator = np.random.default_rng(seed)
     prompts, edges = [], []
     for prompt in range(n):
@@ -94,7 +94,7 @@ def planted_run(path: Path, n: int = 90, *, families: int = 2, seed: int = 0, **
                     edge(prompt, f"L{i % 3}H{i % 4}", target, "query", (i % 8, (i + family) % 8),
                          strengths=(sign * (1 + noise[0]), sign * noise[1]))
                 )  # fmt: skip
-            if generator.random() < 0.3:
+            if generator.random() < 0.05:
                 edges.append(edge(prompt, f"MLP{i % 2}", f"L2H{i % 4}", "key", (i % 8,)))
             if own and i < 16:
                 source = f"L0H{(i + 2 * family) % 4}"
