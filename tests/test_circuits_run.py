@@ -365,16 +365,18 @@ def test_the_command_prints_a_summary(
 ) -> None:
     out = tmp_path / "run"
     base = ("circuits", str(prompts), "--model", str(DATA), "--out", str(out), "--workers", "1")
-    assert main(base) == 0
+    assert main((*base, "--json")) == 0
     printed, told = capsys.readouterr()
     assert f"{COUNT} prompts, about" in told
-    assert "traced to a circuit" in printed
+    document = json.loads(printed)
     assert contents(out) == contents(whole)
-    assert main((*base, "--json")) == 0
-    document = json.loads(capsys.readouterr().out)
     assert document["n_traced"] == COUNT
     assert document["bytes"] == sum(map(len, contents(out).values()))
-    assert document["prompts_per_second"] is None  # it was there already
+    assert document["prompts_per_second"] == pytest.approx(COUNT / document["seconds"], rel=0.1)
+    assert main(base) == 0
+    assert "traced to a circuit" in capsys.readouterr().out
+    assert main((*base, "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["prompts_per_second"] is None  # it was there already
     run = CircuitRun.load(out)
     sizes = sorted(len(c) for c in run.edges.column("channels").to_pylist() if c)
     assert document["median_signal_rank"] == sizes[len(sizes) // 2]

@@ -51,12 +51,12 @@ def circuits(
         print(f"headwise: {note}", file=sys.stderr)
     size = size_text(estimated_bytes(loaded, answers))
     print(f"headwise: {len(answers)} prompts, about {size} in {str(out)!r}", file=sys.stderr, flush=True)
-    began, before, now = time.perf_counter(), 0, 0
+    began = time.perf_counter()
+    reports: list[int] = []
     with timed_bar() as bar:
 
         def progress(stage: str, done: int, total: int) -> None:
-            nonlocal before, now
-            before, now = (done if not now else before), done
+            reports.append(done)
             bar(stage, done, total)
 
         run = trace_many(
@@ -71,11 +71,12 @@ def circuits(
         )
     seconds = time.perf_counter() - began
     summary = run_summary(run)
+    new = reports[-1] - reports[0] if reports else 0
     summary |= {
         "out": str(out),
         "bytes": sum(file.stat().st_size for file in out.iterdir()),
         "seconds": round(seconds, 1),
-        "prompts_per_second": round((now - before) / seconds, 3) if now > before else None,
+        "prompts_per_second": round(new / seconds, 3) if new else None,
         "notes": list(answers.notes),
     }
     if as_json:

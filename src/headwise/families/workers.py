@@ -13,6 +13,8 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from headwise.errors import HeadwiseError
 from headwise.families.chunks import Chunk, TraceRules, keep, trace_chunk
 
@@ -43,6 +45,7 @@ _loaded: Model | None = None
 def _begin() -> None:
     """An interruption is the caller's to handle; and no worker outlives it, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)  # there is a worker a core
     parent = parent_process()
     assert parent is not None
 
