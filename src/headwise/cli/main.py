@@ -21,7 +21,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "channels": ("headwise.cli.channels", "split one attention over the channels of its head"),
     "trace": ("headwise.cli.trace", "trace an answer to its circuit, or one attention to its signals"),
     "circuits": ("headwise.cli.circuits", "trace the circuits of many prompts of a task into one folder"),
-    "families": ("headwise.cli.families", "families of a run's circuits: how many, what differs, are they causal"),
+    "families": (
+        "headwise.cli.families",
+        "families of a run's circuits: how many, what differs, are they causal",
+    ),
     "intervene": ("headwise.cli.intervene", "remove or boost edges of a circuit and see what the model does"),
     "attribute": ("headwise.cli.attribute", "a prompt's attention logits by token and named feature"),
     "contrast": ("headwise.cli.contrast", "find a task's heads and features, and test them on unseen words"),
