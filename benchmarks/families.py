@@ -1,8 +1,10 @@
-"""Many circuits, side by side with bare forward passes. Prints ratios.
+"""Many circuits, side by side with bare forward passes and with plain loops. Prints ratios.
 
 python benchmarks/families.py                      all parts
 python benchmarks/families.py speed [PROMPTS]      (a) prompts traced a second against bare forward passes (64 prompts)
 python benchmarks/families.py memory [FEW MANY]    (b) peak memory of a run by its number of prompts (60 and 240)
+python benchmarks/families.py distance [CIRCUITS]  (c) all distances against a loop over pairs of sets (3000 circuits)
+python benchmarks/families.py analysis [CIRCUITS]  (d) the whole analysis of families without edited passes (3000)
 
 The bounds are for `memory 300 3000`, which takes long; smaller numbers are printed as what they are.
 """
@@ -95,7 +97,99 @@ def memory(few: int = 60, many: int = 240) -> None:
     print(f"    {many} against {few}: {peaks[1] / peaks[0]:.2f} (goal 1.3 for 3000 against 300)")
 
 
-PARTS: dict[str, Callable[..., None]] = {"speed": speed, "memory": memory}
+def synthetic(count: int, size: int = 150, features: int = 12_000) -> list[list[int]]:
+    """Circuits as long and as different as traced ones: about 150 of 12,000 features, a few of them in nearly all."""
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    chance = 1 / np.arange(1, features + 1) ** 0.8
+    chance /= chance.sum()
+    sizes = np.clip(generator.lognormal(np.log(size), 0.5, count), 10, features // 4).astype(int)
+    return [np.sort(generator.choice(features, n, replace=False, p=chance)).tolist() for n in sizes]
+
+
+def distance(count: int = 3000, pairs: int = 60_000) -> None:
+    """The loop is timed on some pairs, drawn at random, and scaled to all."""
+    import numpy as np
+    from scipy import sparse
+
+    from headwise.families.distance import jaccard
+
+    torch.set_num_threads(1)
+    circuits = synthetic(count)
+    ends = np.cumsum([0, *map(len, circuits)])
+    ones = np.ones(ends[-1], dtype=bool)
+    width = max(map(max, circuits)) + 1
+    matrix = sparse.csr_matrix((ones, np.concatenate(circuits), ends), shape=(count, width))
+    sets = [frozenset(one) for one in circuits]
+    a, b = np.random.default_rng(1).integers(count, size=(2, pairs)).tolist()
+
+    def loop() -> list[float]:
+        return [1 - len(sets[i] & sets[j]) / len(sets[i] | sets[j]) for i, j in zip(a, b, strict=True)]
+
+    assert np.allclose(jaccard(matrix)[a, b], loop(), atol=1e-6)
+    fast, slow = [], []
+    for _ in range(5):  # in turns
+        fast.append(taken(lambda: jaccard(matrix)))
+        slow.append(taken(loop))
+    whole = sorted(slow)[2] / pairs * count * (count - 1) / 2
+    ours = sorted(fast)[2]
+    print(
+        f"(c) distances of {count} synthetic circuits, {ends[-1] / count:.0f} features each, medians of 5 in turns"
+    )
+    print(f"    sparse and dense products     {ours:8.2f} s, the whole matrix")
+    print(f"    loop over pairs of sets       {whole:8.1f} s, scaled from {pairs} random pairs")
+    print(f"    ratio {whole / ours:.0f} (goal 50)")
+
+
+def analysis(count: int = 3000) -> None:
+    """Distances, clusters, both nulls, heads and labels of synthetic circuits; no model."""
+    import json
+
+    from headwise.families.records import TablesWriter
+    from headwise.families.schema import schema_document, table_of
+    from headwise.families.study import find_families
+    from headwise.runs import RunFolder
+
+    torch.set_num_threads(1)
+    prompts, edges = [], []
+    for number, circuit in enumerate(synthetic(count)):
+        labels = json.dumps({"order": "ABBA" if number % 2 else "BABA", "wording": str(number % 15)})
+        prompts.append(
+            {"prompt": number, "text": "", "token_ids": [1], "tokens": ["x"], "answer": "a", "wrong": "b", "answer_id": 1,
+             "wrong_id": 2, "labels": labels, "status": "traced", "reason": None, "difference": 1.0, "top": "a",
+             "n_firings": 0, "n_edges": len(circuit), "notes": []}
+        )  # fmt: skip
+        for one in circuit:
+            rest, channel = divmod(one, 60)
+            layer, head = divmod(rest, 9)
+            edges.append(
+                {"prompt": number, "source": "MLP0", "source_kind": "mlp", "source_layer": 0, "source_head": None,
+                 "source_query": 0, "source_key": 0, "target": f"L{1 + layer}H{head}", "target_layer": 1 + layer,
+                 "target_head": head, "target_query": 0, "target_key": 0, "side": "query", "weight": 0.1,
+                 "channels": [channel], "strengths": [1.0]}
+            )  # fmt: skip
+    config = {"model": "none", "weight_hash": "", "mode": "exact", "task": "synthetic"}
+    with tempfile.TemporaryDirectory() as place:
+        folder = RunFolder(Path(place) / "run", "circuits", config)
+        folder.write_json("schema.json", schema_document())
+        writer = TablesWriter(folder.path)
+        tables = {"prompts": prompts, "edges": edges, "firings": []}
+        writer.add({name: table_of(name, rows) for name, rows in tables.items()})
+        writer.finish()
+        processor = time.process_time()
+        seconds = taken(lambda: find_families(folder.path))
+        processor = time.process_time() - processor
+    print(f"(d) analysis of {count} synthetic circuits without edited passes, one thread")
+    print(f"    {seconds:.0f} s, {processor:.0f} s of processor time (goal 120)")
+
+
+PARTS: dict[str, Callable[..., None]] = {
+    "speed": speed,
+    "memory": memory,
+    "distance": distance,
+    "analysis": analysis,
+}
 
 if __name__ == "__main__":
     match sys.argv[1:]:

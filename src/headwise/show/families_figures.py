@@ -305,8 +305,8 @@ def cosines(found: FamilyRun, first: int, second: int) -> go.Figure:
         rows = [h for h in mine if h.side == side and h.medoids is not None]
         figure.add_trace(
             go.Scatter(x=[h.head for h in rows], y=[h.medoids for h in rows], mode="markers",
-                       name="the two representatives", legendgroup="medoids",
-                       marker={"symbol": "diamond-open", "size": 7, "color": PALETTE[0]}, showlegend=row == 1), row, 1,
+                       name="the two representatives", legendgroup="medoids", showlegend=row == 1,
+                       marker={"symbol": "diamond-open", "size": 7, "color": PALETTE[0]}), row, 1,
         )  # fmt: skip
         for level in (SAME, OPPOSITE):
             figure.add_hline(y=level, line={"dash": "dot", "width": 1, "color": NEUTRAL}, row=row, col=1)  # pyright: ignore[reportArgumentType]
