@@ -157,8 +157,8 @@ def analysis(count: int = 3000) -> None:
         labels = json.dumps({"order": "ABBA" if number % 2 else "BABA", "wording": str(number % 15)})
         prompts.append(
             {"prompt": number, "text": "", "token_ids": [1], "tokens": ["x"], "answer": "a", "wrong": "b",
-             "answer_id": 1, "wrong_id": 2, "labels": labels, "status": "traced", "reason": None, "difference": 1.0, "top": "a",
-             "n_firings": 0, "n_edges": len(circuit), "notes": []}
+             "answer_id": 1, "wrong_id": 2, "labels": labels, "status": "traced", "reason": None, "difference": 1.0,
+             "top": "a", "n_firings": 0, "n_edges": len(circuit), "notes": []}
         )  # fmt: skip
         for one in circuit:
             rest, channel = divmod(one, 60)
