@@ -245,12 +245,13 @@ def compositions(found: FamilyRun) -> go.Figure:
                marker={"color": [family_colour(f.family) for f in families]}, textposition="auto"), 1, 1,
     )  # fmt: skip
     for column, name in enumerate(labels, 2):
-        share = [[f.labels[name].get(v, 0) / f.size for v in values[name]] for f in families]
+        # Opaque cells and none where there are no prompts: the counts can be read on any paper.
+        share = [[f.labels[name].get(v, 0) / f.size or None for v in values[name]] for f in families]
         count = [[f.labels[name].get(v, 0) or "" for v in values[name]] for f in families]
         figure.add_trace(
             go.Heatmap(z=share, x=values[name], y=names, text=count, texttemplate="%{text}", zmin=0, zmax=1,
                        xgap=1, ygap=1, textfont={"size": 11},
-                       colorscale=[[0, "rgba(0,114,178,0.04)"], [1, "rgba(0,114,178,0.9)"]], showscale=False, name=name,
+                       colorscale=[[0, "#D9E4EE"], [1, "#0072B2"]], showscale=False, name=name,
                        hovertemplate=f"%{{y}}, {name} %{{x}}: %{{text}} prompts (%{{z:.0%}})<extra></extra>"),
             1, column,
         )  # fmt: skip

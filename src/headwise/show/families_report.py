@@ -120,7 +120,12 @@ def _distances(found: FamilyRun) -> list[Block]:
         )
         for a in range(len(names))
     ]
-    caption = f"{n} circuits in the order of the tree, labels below.{blocks} Distances are rounded to 1 %."
+    order = (
+        "in the order of the tree"
+        if found.grouped_by is None
+        else f"by {found.grouped_by}, then as in the tree"
+    )
+    caption = f"{n} circuits {order}, labels below.{blocks} Distances are rounded to 1 %."
     table = Table(("mean distance", *names), mean)
     return [text, Figure(figures.heat_map(found), caption, table)]
 
