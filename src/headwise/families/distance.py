@@ -20,7 +20,8 @@ def jaccard(matrix: sparse.csr_matrix) -> np.ndarray:
     |A ∩ B| is a product of the matrix with its transpose, and |A ∪ B| = |A| + |B| − |A ∩ B|. Two empty circuits are
     alike: their distance is 0 (an empty and a non-empty one have distance 1).
 
-    >>> jaccard(sparse.csr_matrix([[1, 1, 0], [1, 0, 1], [0, 0, 0], [0, 0, 0]])).round(2).tolist()
+    >>> held = sparse.csr_matrix([[1, 1, 0], [1, 0, 1], [0, 0, 0], [0, 0, 0]])
+    >>> jaccard(held).astype(float).round(2).tolist()
     [[0.0, 0.67, 1.0, 1.0], [0.67, 0.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0]]
     """
     ones = sparse.csr_matrix(
