@@ -189,3 +189,17 @@ def test_a_finished_run_is_needed_to_load(tmp_path):
     (tmp_path / "features.safetensors").write_bytes(b"not a bank")
     with pytest.raises(HeadwiseError, match="is not a feature bank"):
         FeatureBank.load(tmp_path)
+
+
+def test_shards_of_the_test_change_nothing(run, monkeypatch):
+    """Test prompts cut into two shards, the second one smaller, both with vectors for pictures."""
+    monkeypatch.setattr(study_module, "SHARD", 8)
+    cut = contrast(MODEL, "binding", heads="L1H2,L2H0", through_model=6, **SMALL)
+    assert cut.vectors["q"].shape == run[0].vectors["q"].shape
+    for mine, whole in zip(cut.swaps, run[0].swaps, strict=True):
+        assert (mine["head"], mine["name"], mine["condition"]) == (
+            whole["head"],
+            whole["name"],
+            whole["condition"],
+        )
+        assert mine["share"] == pytest.approx(whole["share"], abs=1e-4)

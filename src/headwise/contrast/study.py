@@ -223,7 +223,7 @@ class _Study:
             return found
 
         parts = self._shards("test", "testing swaps", task.test.examples, make)
-        measured = join(parts)
+        measured = join([{k: v for k, v in p.items() if not k.startswith("gallery|")} for p in parts])
         shown = [p for p in parts if "gallery|q" in p]
         gallery = task.test.examples[: sum(p["gallery|q"].shape[1] for p in shown)]
         vectors = {
