@@ -116,7 +116,9 @@ def test_fetching_without_an_index_is_one_line(tmp_path: Path) -> None:
 
 def test_ctrl_c_is_one_line() -> None:
     code = (
-        "import sys, time, types; from headwise.cli import main\n"
+        # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
+        "import signal, sys, time, types; from headwise.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def wait(**_): print('ready', flush=True); time.sleep(60)\n"
         "sys.modules['slow'] = types.SimpleNamespace(app=wait); main.VERBS['slow'] = ('slow', '')\n"
         "sys.exit(main.main(['slow']))"
