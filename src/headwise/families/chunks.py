@@ -98,8 +98,8 @@ def _alone(model: Model, number: int, prompt: AnswerPrompt, rules: TraceRules) -
         reason = text if told else f"{type(error).__name__}: {text}"
     try:
         ids = encode(model.tokenizer, prompt.prompt)[0]
-    except Exception:
-        ids = []
+    except HeadwiseError:
+        ids = []  # what cannot be made into tokens has its reason in the record
     row = _row(number, prompt, ids, [str(model.tokenizer.decode([token])) for token in ids])
     return PromptRecord(row | {"status": "failed", "reason": reason, "difference": None, "top": None})
 

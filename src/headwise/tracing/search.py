@@ -26,6 +26,7 @@ from headwise.model.readers import SideMaps, side_maps, side_scalars
 from headwise.model.rotary import Rotary
 from headwise.tracing.greedy import Rows, drops, first_below, put_back
 from headwise.tracing.integrate import Rule, attention, path_gradient
+from headwise.tracing.turns import Turns, prompt_rotary, turn, turned_product
 from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Side
 
@@ -192,7 +193,7 @@ class _Chunk:
             [shared.rules.threshold(n) for n in keys.tolist()], dtype=torch.float64, device=device
         )
         record = up.stream.layers[layer]
-        self.rotary = None if record.rotary is None else _prompt_rotary(record.rotary, up)
+        self.rotary = None if record.rotary is None else prompt_rotary(record.rotary, up)
 
     # --- component vectors and what multiplies them -----------------------------------------------------------------
 
@@ -251,19 +252,19 @@ class _Chunk:
         total = n_carried + n_static + (offset is not None)
         vectors = torch.empty(f, total, width, dtype=up.dtype, device=up.device)
         per_layer = up.n_heads * self.T
-        mixed = _Turns(self.rotary, weight)
+        mixed = Turns(self.rotary, weight)
         for low, high, pattern in up.blocks(layer):
             rows = slice(low * per_layer, high * per_layer)
             mixed.apply(pattern, self.carried[:, rows], self.place, vectors[:, rows])
         # static components are read at every key: [unique, static, t, w]
         static = torch.einsum("ntx,uwx->untw", up.static[:n_static], matrices)
-        self.turned_static = _turn(self.rotary, static)
+        self.turned_static = turn(self.rotary, static)
         vectors[:, n_carried : n_carried + n_static] = torch.einsum(
             "ft,fntw->fnw", weight, self.turned_static[self.place]
         )
         if offset is not None:
             constant = offset[self.kv][:, None, None].expand(-1, 1, self.T, -1)
-            self.turned_offset = _turn(self.rotary, constant)[:, 0]
+            self.turned_offset = turn(self.rotary, constant)[:, 0]
             off_weight = (self.g * self.offset_scalar).to(up.dtype)
             vectors[:, -1] = (off_weight[:, None] @ self.turned_offset)[:, 0]
         return vectors, self.key_map.mT, self.a
@@ -334,7 +335,7 @@ class _Chunk:
             rest, source = index[at] // self.T, index[at] % self.T
             weights = up.columns(rest // up.n_heads, rest % up.n_heads, source)
             y = self.carried[self.place[owner[at]], index[at]].double()
-            rows[at] = weights * self.scalar[owner[at]] * _turned_product(self.rotary, along[at], y)
+            rows[at] = weights * self.scalar[owner[at]] * turned_product(self.rotary, along[at], y)
         at = ((index >= n_carried) & (index < n_carried + n_static)).nonzero()[:, 0]
         if len(at):
             y = self.turned_static[self.place[owner[at]], index[at] - n_carried].double()
@@ -375,55 +376,3 @@ class _Chunk:
                 drops=tuple(taken[n, keep].tolist()),
                 completeness=float(completeness[i]),
             )
-
-
-# --- rotations -----------------------------------------------------------------------------------------------------
-
-
-def _prompt_rotary(rotary: Rotary, up: Upstream) -> Rotary:
-    """The rotation at the columns of one prompt: cos and sin [1, T, width]."""
-    row = up.prompt if rotary.cos.shape[0] > 1 else 0
-    return Rotary(rotary.cos[row : row + 1, up.span], rotary.sin[row : row + 1, up.span])
-
-
-def _turn(rotary: Rotary | None, vectors: Tensor) -> Tensor:
-    """Rotate vectors [u, n, T, w], each at its own column."""
-    return vectors if rotary is None else rotary.turn(vectors)
-
-
-def _turned_product(rotary: Rotary | None, left: Tensor, right: Tensor) -> Tensor:
-    """⟨left, R_t right⟩ at every column t, for vectors [n, w]: [n, T], without building the rotated vectors."""
-    if rotary is None:
-        return (left * right).sum(-1, keepdim=True)
-    half = rotary.cos.shape[-1] // 2
-    cos, sin = (x[0, :, :half].to(left.dtype) for x in (rotary.cos, rotary.sin))
-    l1, l2, r1, r2 = left[:, :half], left[:, half : 2 * half], right[:, :half], right[:, half : 2 * half]
-    rest = (left[:, 2 * half :] * right[:, 2 * half :]).sum(-1, keepdim=True)
-    return (l1 * r1 + l2 * r2) @ cos.mT + (l2 * r1 - l1 * r2) @ sin.mT + rest
-
-
-class _Turns:
-    """Sums over keys of weight_t · R_t: what the key side needs of a pattern, for every firing at once."""
-
-    def __init__(self, rotary: Rotary | None, weight: Tensor) -> None:
-        """``weight`` is [f, T]."""
-        self.f, tokens = weight.shape
-        self.half = 0 if rotary is None else rotary.cos.shape[-1] // 2
-        columns = [weight.mT[..., None]]
-        if rotary is not None:
-            cos, sin = (x[0, :, : self.half].to(weight.dtype) for x in (rotary.cos, rotary.sin))
-            columns += [weight.mT[..., None] * cos[:, None], weight.mT[..., None] * sin[:, None]]
-        self.columns = torch.cat(columns, -1).view(tokens, -1)
-
-    def apply(self, pattern: Tensor, carried: Tensor, place: Tensor, out: Tensor) -> None:
-        """Patterns [l, H, T, T] and projected values [u, l·H·T, w] into ``out`` [f, l·H·T, w]."""
-        sums = (pattern.mT.reshape(-1, pattern.shape[-2]) @ self.columns).view(-1, self.f, 1 + 2 * self.half)
-        half = self.half
-        for i, u in enumerate(place.tolist()):
-            y, mix = carried[u], sums[:, i]
-            if half:
-                cos, sin = mix[:, 1 : 1 + half], mix[:, 1 + half :]
-                first, second = y[:, :half], y[:, half : 2 * half]
-                out[i, :, :half] = first * cos - second * sin
-                out[i, :, half : 2 * half] = second * cos + first * sin
-            out[i, :, 2 * half :] = y[:, 2 * half :] * mix[:, :1]
