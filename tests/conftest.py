@@ -8,6 +8,7 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -41,3 +42,22 @@ def smollm2() -> Model:
     import headwise
 
     return headwise.load()
+
+
+@pytest.fixture(scope="session")
+def answer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prompts that the small trained model answers, with their answers."""
+    from toy_answers import COUNT, answer_lines, write_lines
+
+    return write_lines(tmp_path_factory.mktemp("prompts") / "mine.jsonl", answer_lines(COUNT))
+
+
+@pytest.fixture(scope="session")
+def whole_run(answer_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of many traces that nobody disturbed."""
+    from headwise.families.collect import trace_many
+    from toy_answers import small_model
+
+    out = tmp_path_factory.mktemp("whole") / "run"
+    trace_many(small_model(), answer_file, out=out)
+    return out

@@ -1,17 +1,9 @@
-"""Many traces: the same bytes whoever traced them and however often they were killed, and nothing lost."""
+"""Many traces: what a run holds, the same bytes whoever traced it, what it refuses, and the command."""
 
 from __future__ import annotations
 
-import errno
 import json
-import multiprocessing
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -24,41 +16,17 @@ from headwise.cli.main import main
 from headwise.errors import HeadwiseError
 from headwise.families import chunks, collect
 from headwise.families.collect import trace_many
-from headwise.families.records import CircuitRun, TablesWriter
+from headwise.families.records import CircuitRun
 from headwise.families.summary import run_summary
 from headwise.model.core import Model
 from headwise.tasks.answers import AnswerPrompt, AnswerSet
 from headwise.toy.small_lm import DATA
 from tiny import tiny
-from toy_answers import answer_lines, small_model, write_lines
-
-COUNT = 50
+from toy_answers import COUNT, answer_lines, contents, small_model, write_lines
 
 
-@pytest.fixture(scope="module")
-def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_lines(tmp_path_factory.mktemp("prompts") / "mine.jsonl", answer_lines(COUNT))
-
-
-@pytest.fixture(scope="module")
-def whole(prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody disturbed."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    trace_many(small_model(), prompts, out=out)
-    return out
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def kept(folder: Path) -> list[str]:
-    work = folder / "work"
-    return sorted(p.name for p in work.iterdir() if p.name.isdigit()) if work.exists() else []
-
-
-def test_a_run_holds_what_tracing_alone_finds(whole: Path) -> None:
-    run = CircuitRun.load(whole)
+def test_a_run_holds_what_tracing_alone_finds(whole_run: Path) -> None:
+    run = CircuitRun.load(whole_run)
     model = small_model()
     assert run.traced == list(range(COUNT))
     for number, line in enumerate(answer_lines(COUNT)):
@@ -82,16 +50,18 @@ def test_a_run_holds_what_tracing_alone_finds(whole: Path) -> None:
         assert (row["text"], row["answer"], row["wrong"]) == (line["prompt"], line["answer"], line["wrong"])
 
 
-def test_the_same_bytes_again_and_with_two_workers(prompts: Path, whole: Path, tmp_path: Path) -> None:
+def test_the_same_bytes_again_and_with_two_workers(
+    answer_file: Path, whole_run: Path, tmp_path: Path
+) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        trace_many(small_model(), prompts, out=tmp_path / "again")
+        trace_many(small_model(), answer_file, out=tmp_path / "again")
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
-    trace_many(small_model(), prompts, out=tmp_path / "two", workers=2)
-    expected = contents(whole)
+    trace_many(small_model(), answer_file, out=tmp_path / "two", workers=2)
+    expected = contents(whole_run)
     assert sorted(expected) == [
         "edges.parquet", "firings.parquet", "manifest.json", "prompts.parquet", "schema.json",
     ]  # fmt: skip
@@ -99,155 +69,14 @@ def test_the_same_bytes_again_and_with_two_workers(prompts: Path, whole: Path, t
     assert contents(tmp_path / "two") == expected
     # A finished run is returned as it is.
     before = (tmp_path / "two" / "edges.parquet").stat().st_mtime_ns
-    trace_many(small_model(), prompts, out=tmp_path / "two")
+    trace_many(small_model(), answer_file, out=tmp_path / "two")
     assert (tmp_path / "two" / "edges.parquet").stat().st_mtime_ns == before
 
 
-def children_of(pid: int) -> list[int]:
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_run_continues_to_the_same_bytes(
-    prompts: Path, whole: Path, tmp_path: Path, workers: int
-) -> None:
-    out = tmp_path / "run"
-    command = [sys.executable, "-m", "headwise.cli.main", "circuits", str(prompts), "--model", str(DATA),
-               "--workers", str(workers), "--out", str(out)]  # fmt: skip
-    source = str(Path(headwise.__file__).parent.parent)
-    process = subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": source}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    deadline = time.monotonic() + 300
-    while not kept(out) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.002)
-    below = children_of(process.pid)
-    process.send_signal(signal.SIGKILL)
-    _, told = process.communicate()
-    assert process.returncode == -signal.SIGKILL, told.decode()
-    assert kept(out)
-    assert not (out / "prompts.parquet").exists()
-    with pytest.raises(HeadwiseError, match="not finished"):
-        CircuitRun.load(out)
-    # Workers do not outlive the process that started them.
-    while any(map(alive, below)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(alive, below))
-    reports: list[tuple[int, int]] = []
-    trace_many(small_model(), prompts, out=out, progress=lambda _, done, total: reports.append((done, total)))
-    assert reports[0][0] > 0
-    assert reports[-1] == (COUNT, COUNT)
-    assert contents(out) == contents(whole)
-
-
-def test_a_worker_that_dies_loses_nothing(prompts: Path, whole: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-
-    def start(_: str, done: int, total: int) -> None:
-        # The pool starts its processes after the first report: wait for one, then end it.
-        if done == 0:
-            threading.Thread(target=_kill_first_child).start()
-
-    with pytest.raises(HeadwiseError, match=r"a worker process died .* run the same command again"):
-        trace_many(small_model(), prompts, out=out, workers=2, progress=start)
-    assert not (out / "prompts.parquet").exists()
-    trace_many(small_model(), prompts, out=out)
-    assert contents(out) == contents(whole)
-
-
-def _kill_first_child() -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for child in multiprocessing.active_children():
-            os.kill(child.pid or 0, signal.SIGKILL)
-            return
-        time.sleep(0.01)
-
-
-def test_a_full_disk_keeps_what_was_traced(
-    prompts: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "run"
-    real, written = chunks.write_through, []
-
-    def fills(path: Path, content: bytes) -> None:
-        written.append(path)
-        if len(written) > 4:
-            path.write_bytes(content[:10])
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(path, content)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(chunks, "write_through", fills)
-        with pytest.raises(
-            HeadwiseError, match=r"is full: 32 of 50 prompts are kept; free some space"
-        ) as caught:
-            trace_many(small_model(), prompts, out=out)
-    assert "\n" not in str(caught.value)
-    assert kept(out) == ["00000000"]
-
-    def full(self: TablesWriter, tables: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TablesWriter, "add", full)
-        with pytest.raises(HeadwiseError, match="is full: 50 of 50 prompts are kept"):
-            trace_many(small_model(), prompts, out=out)
-    assert kept(out) == ["00000000", "00000032"]
-    assert not list(out.glob(".*.part"))
-    trace_many(small_model(), prompts, out=out)
-    assert contents(out) == contents(whole)
-
-
-def test_a_small_disk_is_refused_before_anything_is_made(
-    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(collect.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(HeadwiseError, match=r"has 1.0 kB free and the run needs about \d"):
-        trace_many(small_model(), prompts, out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_the_estimate_is_of_the_right_size(prompts: Path, whole: Path) -> None:
-    answers = collect.make_answers(prompts, small_model().tokenizer)
-    size = sum(map(len, contents(whole).values()))
+def test_the_estimate_is_of_the_right_size(answer_file: Path, whole_run: Path) -> None:
+    answers = collect.make_answers(answer_file, small_model().tokenizer)
+    size = sum(map(len, contents(whole_run).values()))
     assert size / 3 < collect.estimated_bytes(small_model(), answers) < 3 * size
-
-
-def test_damaged_chunks_and_strays_are_made_anew(prompts: Path, whole: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-
-    def stop(_: str, done: int, total: int) -> None:
-        if done:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        trace_many(small_model(), prompts, out=out, progress=stop)
-    assert kept(out) == ["00000000"]
-    file = out / "work" / "00000000" / "edges.parquet"
-    file.write_bytes(file.read_bytes()[:50])
-    (out / "work" / ".00000032.1.part").mkdir()
-    (out / ".probe-1").touch()
-    (out / ".edges.parquet.part").write_text("x")
-    trace_many(small_model(), prompts, out=out)
-    assert contents(out) == contents(whole)
 
 
 def test_wrong_empty_and_failing_prompts_are_recorded(tmp_path: Path) -> None:
@@ -304,38 +133,38 @@ def test_a_prompt_without_a_circuit_is_empty(tmp_path: Path, monkeypatch: pytest
     assert run_summary(run)["median_edges"] is None
 
 
-def test_another_run_in_the_folder_is_refused(prompts: Path, whole: Path, tmp_path: Path) -> None:
-    shutil.copytree(whole, tmp_path / "run")
+def test_another_run_in_the_folder_is_refused(answer_file: Path, whole_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole_run, tmp_path / "run")
     with pytest.raises(HeadwiseError, match="holds another run"):
-        trace_many(small_model(), prompts, out=tmp_path / "run", mode="published")
+        trace_many(small_model(), answer_file, out=tmp_path / "run", mode="published")
     with pytest.raises(HeadwiseError, match="holds another run"):
         trace_many(
             small_model(), write_lines(tmp_path / "mine.jsonl", answer_lines(49)), out=tmp_path / "run"
         )
-    assert contents(tmp_path / "run") == contents(whole)
+    assert contents(tmp_path / "run") == contents(whole_run)
 
 
-def test_a_folder_in_use_is_refused(prompts: Path, tmp_path: Path) -> None:
+def test_a_folder_in_use_is_refused(answer_file: Path, tmp_path: Path) -> None:
     def again(_: str, done: int, total: int) -> None:
         with pytest.raises(HeadwiseError, match="being written by another process"):
-            trace_many(small_model(), prompts, out=tmp_path / "run")
+            trace_many(small_model(), answer_file, out=tmp_path / "run")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trace_many(small_model(), prompts, out=tmp_path / "run", progress=again)
+        trace_many(small_model(), answer_file, out=tmp_path / "run", progress=again)
 
 
-def test_workers_need_a_model_that_can_be_loaded(prompts: Path, tmp_path: Path) -> None:
+def test_workers_need_a_model_that_can_be_loaded(answer_file: Path, tmp_path: Path) -> None:
     loaded = small_model()
     by_hand = Model(loaded.hf, loaded.tokenizer, name="mine")
     with pytest.raises(HeadwiseError, match=r"'mine' was not loaded by headwise.load.*use workers=1"):
-        trace_many(by_hand, prompts, out=tmp_path / "run", workers=2)
+        trace_many(by_hand, answer_file, out=tmp_path / "run", workers=2)
     assert not (tmp_path / "run").exists()
-    assert len(trace_many(by_hand, prompts, out=tmp_path / "run", prompts=3)) == 3
+    assert len(trace_many(by_hand, answer_file, out=tmp_path / "run", prompts=3)) == 3
     with pytest.raises(HeadwiseError, match="workers=0"):
-        trace_many(loaded, prompts, out=tmp_path / "none", workers=0)
+        trace_many(loaded, answer_file, out=tmp_path / "none", workers=0)
     with pytest.raises(HeadwiseError, match="mode 'fast' is not a mode"):
-        trace_many(loaded, prompts, out=tmp_path / "none", mode="fast")
+        trace_many(loaded, answer_file, out=tmp_path / "none", mode="fast")
 
 
 def test_a_model_without_words_needs_none_of_its_own(tmp_path: Path) -> None:
@@ -361,15 +190,15 @@ def test_a_set_of_your_own(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_a_summary(
-    prompts: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    answer_file: Path, whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    base = ("circuits", str(prompts), "--model", str(DATA), "--out", str(out), "--workers", "1")
+    base = ("circuits", str(answer_file), "--model", str(DATA), "--out", str(out), "--workers", "1")
     assert main((*base, "--json")) == 0
     printed, told = capsys.readouterr()
     assert f"{COUNT} prompts, about" in told
     document = json.loads(printed)
-    assert contents(out) == contents(whole)
+    assert contents(out) == contents(whole_run)
     assert document["n_traced"] == COUNT
     assert document["bytes"] == sum(map(len, contents(out).values()))
     assert document["prompts_per_second"] == pytest.approx(COUNT / document["seconds"], rel=0.1)

@@ -12,6 +12,8 @@ from headwise.model.core import Model
 from headwise.toy.language import sentences
 from headwise.toy.small_lm import DATA
 
+COUNT = 50
+
 
 @lru_cache(maxsize=1)
 def small_model() -> Model:
@@ -32,3 +34,14 @@ def answer_lines(count: int) -> list[dict[str, Any]]:
 def write_lines(path: Path, lines: list[Any]) -> Path:
     path.write_text("\n".join(x if isinstance(x, str) else json.dumps(x) for x in lines) + "\n")
     return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a run folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def kept(folder: Path) -> list[str]:
+    """The chunks that an unfinished run keeps."""
+    work = folder / "work"
+    return sorted(p.name for p in work.iterdir() if p.name.isdigit()) if work.exists() else []
