@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from headwise.cli.bars import stage_bars
+from headwise.cli.outputs import show_study
 from headwise.cli.verb import new_app
 
 app = new_app("Find a task's heads, fit its features in them, and test them on what was held out.")
@@ -75,15 +75,9 @@ def contrast(
         from headwise.show.contrast_report import contrast_report
 
         contrast_report(run, umap=umap).write(out / "report.html")
-    if as_json:
-        print(json.dumps(run.document(), indent=1, ensure_ascii=False, allow_nan=False))
-        return
     from headwise.show.contrast_terminal import run_tables
-    from headwise.show.terminal import console
 
-    console().print(run_tables(run))
-    if out is not None:
-        console().print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
+    show_study(run.document(), lambda: run_tables(run), out, as_json=as_json)
 
 
 def task_options(**given: Any) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headwise.cli.outputs import show_study
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 
@@ -65,12 +65,7 @@ def families(
         from headwise.show.families_report import families_report
 
         families_report(found).write(place / "report.html")
-    if as_json:
-        document = {**found.document(), "seconds": round(found.seconds, 1)}
-        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
-        return
     from headwise.show.families_terminal import family_tables
-    from headwise.show.terminal import console
 
-    console().print(family_tables(found))
-    console().print(f"report: {place / 'report.html'}", markup=False, soft_wrap=True)
+    document = {**found.document(), "seconds": round(found.seconds, 1)}
+    show_study(document, lambda: family_tables(found), place, as_json=as_json)

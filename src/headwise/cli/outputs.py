@@ -1,11 +1,17 @@
-"""Where results go: refuse a place that cannot be written before any work is done."""
+"""Where results go: refuse a place that cannot be written before any work is done, then keep and show a study."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from headwise.errors import HeadwiseError
+
+if TYPE_CHECKING:
+    from headwise.show.report import Report
 
 
 def refuse_unwritable(path: Path) -> None:
@@ -25,3 +31,29 @@ def refuse_unwritable(path: Path) -> None:
         raise HeadwiseError(
             f"{str(path)!r} cannot be written: {str(parent)!r} cannot be written to; choose another place"
         )
+
+
+def keep_study(
+    out: Path, kind: str, config: Mapping[str, Any], document: Mapping[str, Any], report: Report
+) -> None:
+    """A run folder of a study: manifest, its document as ``KIND.json``, and ``report.html``."""
+    from headwise.runs import RunFolder
+
+    # The time it took is no result: the same command writes the same bytes.
+    timeless = {key: value for key, value in document.items() if key != "seconds"}
+    RunFolder(out, kind, config).write_json(f"{kind}.json", timeless)
+    report.write(out / "report.html")
+
+
+def show_study(
+    document: Mapping[str, Any], table: Callable[[], Any], out: Path | None, *, as_json: bool
+) -> None:
+    """One JSON document, or a table for people and where the report lies."""
+    if as_json:
+        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    from headwise.show.terminal import console
+
+    console().print(table())
+    if out is not None:
+        console().print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)

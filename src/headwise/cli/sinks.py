@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headwise.cli.bars import stage_bars
+from headwise.cli.outputs import keep_study, refuse_unwritable, show_study
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 
@@ -51,8 +51,6 @@ def sinks(
         )
     given = read_texts(texts) if texts is not None else list(TEXTS)
     if out is not None:
-        from headwise.cli.outputs import refuse_unwritable
-
         refuse_unwritable(out / "report.html")
     from headwise.model.load import load
     from headwise.sinks.study import find_sinks
@@ -69,22 +67,12 @@ def sinks(
         )  # fmt: skip
     document = study.document()
     if out is not None:
-        from headwise.runs import RunFolder
         from headwise.show.sinks_report import sinks_report
 
         source = task or (None if texts is None else str(texts))
         config = {"model": loaded.name, "weight_hash": loaded.weight_hash, "texts": source,
                   "prompts": len(given[:prompts]), **study.settings}  # fmt: skip
-        folder = RunFolder(out, "sinks", config)
-        # The time it took is no result: the same command writes the same bytes.
-        folder.write_json("sinks.json", {k: v for k, v in document.items() if k != "seconds"})
-        sinks_report(study).write(out / "report.html")
-    if as_json:
-        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
-        return
+        keep_study(out, "sinks", config, document, sinks_report(study))
     from headwise.show.sinks_terminal import sinks_tables
-    from headwise.show.terminal import console
 
-    console().print(sinks_tables(study))
-    if out is not None:
-        console().print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
+    show_study(document, lambda: sinks_tables(study), out, as_json=as_json)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headwise.cli.bars import stage_bars
+from headwise.cli.outputs import keep_study, refuse_unwritable, show_study
 from headwise.cli.verb import new_app
 
 app = new_app("Split the attention that a task's circuits use over channels, beside rotated directions.")
@@ -32,8 +32,6 @@ def sparsity(
 
     check_answer_task(task)
     if out is not None:
-        from headwise.cli.outputs import refuse_unwritable
-
         refuse_unwritable(out / "report.html")
     from headwise.model.load import load
     from headwise.sparsity.study import measure_sparsity
@@ -45,20 +43,10 @@ def sparsity(
         )
     document = study.document()
     if out is not None:
-        from headwise.runs import RunFolder
         from headwise.show.sparsity_report import sparsity_report
 
         config = {"model": loaded.name, "weight_hash": loaded.weight_hash, "task": task, **study.settings}
-        folder = RunFolder(out, "sparsity", config)
-        # The time it took is no result: the same command writes the same bytes.
-        folder.write_json("sparsity.json", {k: v for k, v in document.items() if k != "seconds"})
-        sparsity_report(study).write(out / "report.html")
-    if as_json:
-        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
-        return
+        keep_study(out, "sparsity", config, document, sparsity_report(study))
     from headwise.show.sparsity_terminal import sparsity_table
-    from headwise.show.terminal import console
 
-    console().print(sparsity_table(study))
-    if out is not None:
-        console().print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
+    show_study(document, lambda: sparsity_table(study), out, as_json=as_json)
