@@ -14,7 +14,8 @@ from headwise.errors import HeadwiseError
 from headwise.model import capture as _capture
 from headwise.model.anatomy import Anatomy
 from headwise.model.batch import Padding, Positions, Prompt, encode
-from headwise.model.capture import MAX_TOKENS, Captured, Wanted
+from headwise.model.capture import MAX_TOKENS, Request
+from headwise.model.captured import Captured, Wanted
 from headwise.model.edits import Edit
 from headwise.model.families import Family, family_of
 from headwise.types import Head
@@ -140,9 +141,7 @@ class Model:
         applies to every prompt, a list of lists gives each prompt its own. ``want`` names what to keep, of ``q``,
         ``k``, ``scores``, ``pattern``, ``q_before_rope``, ``k_before_rope``.
         """
-        return _capture.run(
-            self,
-            prompts,
+        request = Request(
             heads=heads,
             queries=queries,
             keys=keys,
@@ -152,12 +151,13 @@ class Model:
             batch_size=batch_size,
             max_tokens=max_tokens,
         )
+        return _capture.run(self, prompts, request)
 
     def stream_capture(
         self, prompts: Prompt | Sequence[Prompt], **request: Any
     ) -> Iterator[tuple[list[int], Captured]]:
         """Like :meth:`capture`, one batch at a time: memory does not grow with the number of prompts."""
-        return _capture.stream(self, prompts, **request)
+        return _capture.stream(self, prompts, Request(**request))
 
     def edit(
         self,
@@ -174,9 +174,7 @@ class Model:
         max_tokens: int = MAX_TOKENS,
     ) -> Captured:
         """Run the forward pass with ``edits`` made in it; returns logits and the patterns of ``heads``."""
-        return _capture.run(
-            self,
-            prompts,
+        request = Request(
             heads=heads,
             queries=queries,
             keys=keys,
@@ -187,6 +185,7 @@ class Model:
             batch_size=batch_size,
             max_tokens=max_tokens,
         )
+        return _capture.run(self, prompts, request)
 
     def split(
         self, prompts: Prompt | Sequence[Prompt], *, layers: int | None = None, padding: Padding = "right"

@@ -1,4 +1,4 @@
-"""One instrumented forward pass: every layer's attention call is seen, may be edited, and nothing stays behind.
+"""Instrumented forward passes: every layer's attention call is seen, may be edited, and nothing stays behind.
 
 transformers dispatches attention by a name in the model's config. A pass registers a private name for the
 attention function *and* for the mask function (without the second the model would silently be bidirectional),
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +23,7 @@ from transformers.modeling_utils import AttentionInterface
 from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, attend
 from headwise.model.batch import Batch
+from headwise.model.spread import side_by_side
 
 if TYPE_CHECKING:
     from headwise.model.core import Model
@@ -54,28 +55,58 @@ class Instruments:
     """Module, function of (module, args, output) called after it ran."""
 
 
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One forward pass to be made."""
+
+    batch: Batch
+    instruments: Instruments
+    logits_at: Tensor | None = None
+    """Positions [prompts, n] whose logits are wanted."""
+
+
 def forward(
     model: Model, batch: Batch, instruments: Instruments, logits_at: Tensor | None = None
 ) -> Tensor | None:
     """Run one pass; returns logits [prompts, n, vocabulary] at positions ``logits_at`` [prompts, n], if given."""
-    inputs = batch.model_inputs(model.device)
-    if instruments.shared_below > 0 and len(batch) > 1:
+    return forward_all(model, [Pass(batch, instruments, logits_at)])[0]
+
+
+def forward_all(model: Model, passes: Sequence[Pass]) -> list[Tensor | None]:
+    """Run passes side by side, a thread each; every thread is followed by its own pass's instruments alone."""
+    passes = [_with_copies(model, one) for one in passes]
+    with _instrumented(model, [one.instruments for one in passes]) as mine:
+        return side_by_side([partial(_run, model, one, mine) for one in passes])
+
+
+def _with_copies(model: Model, one: Pass) -> Pass:
+    below = one.instruments.shared_below
+    if below == 0 or len(one.batch) == 1:
+        return one
+    split_up = (model.anatomy.layers[below], partial(_copies, len(one.batch)))
+    return replace(one, instruments=replace(one.instruments, before=[split_up, *one.instruments.before]))
+
+
+def _run(model: Model, one: Pass, mine: threading.local) -> Tensor | None:
+    inputs = one.batch.model_inputs(model.device)
+    if one.instruments.shared_below > 0:
         inputs = {name: None if tensor is None else tensor[:1] for name, tensor in inputs.items()}
-        split_up = (model.anatomy.layers[instruments.shared_below], partial(_copies, len(batch)))
-        instruments = replace(instruments, before=[split_up, *instruments.before])
-    with torch.no_grad(), _instrumented(model, instruments):
-        try:
-            if logits_at is None:
+    mine.instruments = one.instruments
+    try:
+        with torch.no_grad():
+            if one.logits_at is None:
                 model.anatomy.trunk(**inputs, use_cache=False)
                 return None
-            columns = batch.columns_of(logits_at)
+            columns = one.batch.columns_of(one.logits_at)
             kept, place = columns.unique(return_inverse=True)
             output = model.hf(**inputs, use_cache=False, logits_to_keep=kept.to(model.device))
-        except _Enough:
-            return None
-    index = place.to(output.logits.device)[..., None].expand(-1, -1, output.logits.shape[-1])
-    logits = output.logits.gather(1, index).to(model.result_device)
-    absent = (logits_at < 0).to(logits.device)
+            index = place.to(output.logits.device)[..., None].expand(-1, -1, output.logits.shape[-1])
+            logits = output.logits.gather(1, index).to(model.result_device)
+    except _Enough:
+        return None
+    finally:
+        del mine.instruments
+    absent = (one.logits_at < 0).to(logits.device)
     return logits.masked_fill(absent[..., None], 0.0) if absent.any() else logits
 
 
@@ -87,9 +118,10 @@ def _copies(number: int, _module: Any, args: tuple, kwargs: dict) -> tuple[tuple
 
 
 @contextmanager
-def _instrumented(model: Model, instruments: Instruments) -> Iterator[None]:
+def _instrumented(model: Model, every: Sequence[Instruments]) -> Iterator[threading.local]:
+    """In the ``mine`` that it gives, each thread says which of ``every`` it follows for the time of its pass."""
     name = f"headwise-{next(_names)}"
-    thread = threading.get_ident()
+    mine = threading.local()
 
     def function(
         module: Any,
@@ -108,7 +140,8 @@ def _instrumented(model: Model, instruments: Instruments) -> Iterator[None]:
                 mask >= 0
             )  # an eager mask adds 0 where a key is visible and a huge negative number elsewhere
         call = AttentionCall(module, module.layer_idx, query, key, value, mask, scale, softcap)
-        if threading.get_ident() != thread:
+        instruments: Instruments | None = getattr(mine, "instruments", None)
+        if instruments is None:
             # Somebody calls the bare model from another thread meanwhile: give them the model's own attention.
             return attend(call), None
         if instruments.edit is not None:
@@ -136,11 +169,19 @@ def _instrumented(model: Model, instruments: Instruments) -> Iterator[None]:
         undo.callback(_unregister, name)
         undo.callback(setattr, config, "_attn_implementation", before)
         config._attn_implementation = name
-        for module, hook in instruments.before:
-            undo.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
-        for module, hook in instruments.after:
-            undo.callback(module.register_forward_hook(hook).remove)
-        yield
+        for instruments in every:
+            for module, hook in instruments.before:
+                only = partial(_only_in, mine, instruments, hook)
+                undo.callback(module.register_forward_pre_hook(only, with_kwargs=True).remove)
+            for module, hook in instruments.after:
+                only = partial(_only_in, mine, instruments, hook)
+                undo.callback(module.register_forward_hook(only).remove)
+        yield mine
+
+
+def _only_in(mine: threading.local, instruments: Instruments, hook: Callable[..., Any], *args: Any) -> Any:
+    """Call a hook in the thread that follows these instruments; every other thread passes by."""
+    return hook(*args) if getattr(mine, "instruments", None) is instruments else None
 
 
 def _unregister(name: str) -> None:

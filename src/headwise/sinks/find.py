@@ -89,9 +89,7 @@ def find_parking(
     if not 0 < threshold < 1:
         raise HeadwiseError(f"threshold={threshold} is not an attention: give a number between 0 and 1")
     found: dict[int, tuple[list[int], tuple[int, ...], Tensor, Tensor]] = {}
-    for indices, got in model.stream_capture(
-        list(prompts), want=("pattern",), max_tokens=MAX_TOKENS, progress=progress
-    ):
+    for indices, got in model.stream_capture(list(prompts), want=("pattern",), max_tokens=MAX_TOKENS):
         for place, i in enumerate(indices):
             ids = got.token_ids[place]
             t = len(ids)
@@ -101,6 +99,8 @@ def find_parking(
                 s for s, value in enumerate(received.tolist()) if value == value and value >= threshold
             )
             found[i] = ids, sinks, received, on_sinks(pattern, visible, sinks)
+        if progress is not None:
+            progress(len(indices))
     ordered = [found[i] for i in range(len(found))]
     attention = torch.stack([one[3] for one in ordered]).view(-1, model.n_layers, model.n_heads)
     return Parking([o[0] for o in ordered], [o[1] for o in ordered], [o[2] for o in ordered], attention)

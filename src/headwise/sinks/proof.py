@@ -246,16 +246,18 @@ def _run(
     model: Model, parking: Parking, prompts: Sequence[int], heads: Sequence[Head], edits: Sequence[Edit]
 ) -> tuple[Tensor, Tensor]:
     """Mean attention of the heads on sinks, and next-token loss, of each prompt."""
-    from headwise.model import capture
-
     attention = torch.full((len(prompts),), float("nan"), dtype=torch.float64)
     loss = torch.zeros(len(prompts), dtype=torch.float64)
     token_ids = [parking.token_ids[i] for i in prompts]
-    chunks = capture.stream(
-        model, token_ids, heads=heads, want=("pattern",), logits=None, edits=edits, batch_size=8,
+    for indices, got in model.stream_capture(
+        token_ids,
+        heads=heads,
+        want=("pattern",),
+        logits=None,
+        edits=edits,
+        batch_size=8,
         max_tokens=min(MAX_TOKENS, 256),
-    )  # fmt: skip
-    for indices, got in chunks:
+    ):
         for place, i in enumerate(indices):
             t = len(token_ids[i])
             sinks = parking.sinks[prompts[i]]

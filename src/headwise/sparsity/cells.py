@@ -88,9 +88,8 @@ def split_cells(
     rows: dict[Head, list[tuple[int, float, Tensor, Tensor, float]]] = {head: [] for head in heads}
     scale = torch.ones(len(heads), dtype=torch.float64)
     for indices, got in model.stream_capture(
-        [list(token_ids[i]) for i in prompts], heads=heads, want=("q", "k", "pattern"), max_tokens=1024,
-        progress=progress,
-    ):  # fmt: skip
+        [list(token_ids[i]) for i in prompts], heads=heads, want=("q", "k", "pattern"), max_tokens=1024
+    ):
         scale = got.scale.double()
         for place, i in enumerate(indices):
             for cell in by_prompt[prompts[i]]:
@@ -102,6 +101,8 @@ def split_cells(
                 logits = (k @ q) * float(scale[h])
                 whole = float(relative_attention(logits[:, None], torch.tensor(cell.key), seen))
                 rows[cell.head].append((cell.prompt, attention, q, key, whole))
+        if progress is not None:
+            progress(len(indices))
     return {
         head: _split(model, head, rows[head], float(scale[h]), rotations, seed)
         for h, head in enumerate(heads)
