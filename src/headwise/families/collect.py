@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 JOINED = 8
 """Chunks that are one row group of the final tables: bounds the memory of joining them."""
-BYTES_PER_PROMPT, BYTES_PER_HEAD_TOKEN = 800, 0.8
+BYTES_PER_PROMPT, BYTES_PER_HEAD_TOKEN = 800, 1.15
 """Of one circuit in the tables, compressed; measured on a small and on the default model, and a guess for others."""
 
 
