@@ -25,6 +25,8 @@ CELLS = 400
 """Rows and columns of the heat map at most."""
 MERGES = 80
 """Merges of the dendrogram that are drawn, from the top."""
+NAMED_HEADS = 60
+"""Heads whose names fit along an axis."""
 VERDICTS = {
     "the same": PALETTE[2],
     "something else": PALETTE[4],
@@ -279,19 +281,25 @@ def cosines(found: FamilyRun, first: int, second: int) -> go.Figure:
     figure = make_subplots(
         2, 1, shared_xaxes=True, vertical_spacing=0.07, subplot_titles=("into the query", "into the key")
     )
+    # Where there is no room for every head's name, those that differ have theirs; the others show it under the mouse.
+    crowded = len(heads) > NAMED_HEADS
     shown: set[str] = set()
     for row, side in enumerate(("query", "key"), 1):
         for verdict, colour in VERDICTS.items():
             rows = [h for h in mine if h.side == side and h.verdict == verdict]
             if not rows:
                 continue
+            named = crowded and verdict in ("something else", "the opposite")
             figure.add_trace(
                 go.Scatter(
                     x=[h.head for h in rows],
                     y=[h.cosine for h in rows],
                     error_y={"type": "data", "array": [h.high - h.cosine for h in rows], "thickness": 1.2, "width": 0,
                              "arrayminus": [h.cosine - h.low for h in rows]},
-                    mode="markers",
+                    mode="markers+text" if named else "markers",
+                    text=[f" {h.head}" for h in rows] if named else None,
+                    textposition="middle right",
+                    textfont={"size": 10},
                     marker={"color": colour, "size": 7},
                     customdata=[[h.low, h.high, h.within_first, h.within_second, h.n_first, h.n_second] for h in rows],
                     hovertemplate="%{x}: %{y:.2f} (%{customdata[0]:.2f} to %{customdata[1]:.2f})<br>inside families "
@@ -307,15 +315,18 @@ def cosines(found: FamilyRun, first: int, second: int) -> go.Figure:
         figure.add_trace(
             go.Scatter(x=[h.head for h in rows], y=[h.medoids for h in rows], mode="markers",
                        name="the two representatives", legendgroup="medoids", showlegend=row == 1,
-                       marker={"symbol": "diamond-open", "size": 7, "color": PALETTE[0]}), row, 1,
+                       marker={"symbol": "diamond-open", "size": 7, "color": "#3D8FD1"}), row, 1,
         )  # fmt: skip
         for level in (SAME, OPPOSITE):
             figure.add_hline(y=level, line={"dash": "dot", "width": 1, "color": NEUTRAL}, row=row, col=1)  # pyright: ignore[reportArgumentType]
     styled(figure, height=600, margin={"l": 56, "r": 24, "t": 92, "b": 64})
     figure.update_layout(legend={"y": 1.08})
     figure.update_xaxes(
-        categoryorder="array", categoryarray=heads, tickangle=-90, tickfont={"size": 9}, dtick=1
-    )
+        categoryorder="array", categoryarray=heads, tickangle=-90, tickfont={"size": 9}, dtick=1,
+        showticklabels=not crowded, showgrid=not crowded,
+    )  # fmt: skip
+    if crowded:
+        figure.update_xaxes(title="heads, from the first layer to the last", row=2, col=1)
     figure.update_yaxes(range=[-1.08, 1.08], title=f"cosine, {names[first]} and {names[second]}")
     return figure
 

@@ -45,7 +45,7 @@ def families_report(found: FamilyRun) -> Report:
             "answered wrong": str(document["n_wrong"]),
             "families": str(document["n_families"]),
             "p, one family": "–" if p is None else f"{p:.3f}",
-            **{f"AMI with {a.label}": f"{a.ami:.2f}" for a in found.agreements if a.label in found.telling},
+            **{f"AMI with {a.label}": f"{a.ami:z.2f}" for a in found.agreements if a.label in found.telling},
         },
     )
 
