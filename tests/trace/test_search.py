@@ -160,18 +160,22 @@ def test_a_soft_cap_enters_the_gradient() -> None:
     assert torch.allclose(g, torch.trapezoid(torch.stack(slopes), nodes, dim=0), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["llama-biased", "gemma2", "gpt_neox"])
 def test_long_prompts_small_chunks_and_small_blocks_change_nothing(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from headwise.tracing import upstream as upstream_module
 
-    model = tiny(name, torch.float64)
-    _, usual = _searched(model, Rules(), 3)
+    model = tiny(variant, torch.float64)
+    kept, usual = _searched(model, Rules(), 3)
+    monkeypatch.setattr(upstream_module, "KEPT_BYTES", 0)
     monkeypatch.setattr(upstream_module, "LONG", 1)
     monkeypatch.setattr(upstream_module, "BLOCK_BYTES", 1)
     monkeypatch.setattr(search_module, "CHUNK_BYTES", 1)
-    _, other = _searched(model, Rules(), 3)
+    rebuilt, other = _searched(model, Rules(), 3)
+    assert len(list(kept.blocks(3))) == 1
+    assert len(list(rebuilt.blocks(3))) == 3
+    rows = torch.tensor([4, 0])
+    assert torch.allclose(kept.row_weights(3, rows), rebuilt.row_weights(3, rows), atol=1e-12)
     for a, b in zip(usual, other, strict=True):
         for side in ("query", "key"):
             assert (a[side].components, a[side].channels) == (b[side].components, b[side].channels)

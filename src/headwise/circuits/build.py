@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
 import torch
+from torch import Tensor
 
 from headwise.circuits.answers import answer_token, shown
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
@@ -17,7 +18,7 @@ from headwise.model.batch import Prompt, by_length, encode
 from headwise.model.split import split
 from headwise.tracing.integrate import Rule
 from headwise.tracing.search import Firing, Rules, SideSignals
-from headwise.tracing.seeds import Readout, Seed, answer_set, linear_seeds, probability_seeds
+from headwise.tracing.seeds import Readout, Seed, answer_set, last_of, linear_seeds, probability_seeds
 from headwise.tracing.signals import signal_vectors
 from headwise.tracing.tracer import Traced, trace_down
 from headwise.tracing.upstream import Upstream
@@ -97,8 +98,8 @@ def trace(
             stream = split(model, [token_ids[i] for i in indices])
             ups = [Upstream(stream, place) for place in range(len(indices))]
             starts = [
-                _start(model, up, answers[i], wrongs[i], top_k, top_p)
-                for up, i in zip(ups, indices, strict=True)
+                _start(model, up, logits, answers[i], wrongs[i], top_k, top_p)
+                for up, logits, i in zip(ups, _last_logits(model, ups), indices, strict=True)
             ]
             traced = trace_down(
                 model, ups, [start.seeds if start.has_head else [] for start in starts], rules
@@ -140,16 +141,21 @@ class _Start:
         return any(seed.component.kind == "head" for seed in self.seeds)
 
 
+def _last_logits(model: Model, ups: Sequence[Upstream]) -> Tensor:
+    """[prompts, vocabulary] at each prompt's last position, in one reading of the unembedding."""
+    last = torch.stack([last_of(up) for up in ups])
+    return Readout.of(model, last).logits(last)
+
+
 def _start(
-    model: Model, up: Upstream, answer: int | None, wrong: int | None, top_k: int | None, top_p: float | None
+    model: Model,
+    up: Upstream,
+    logits: Tensor,
+    answer: int | None,
+    wrong: int | None,
+    top_k: int | None,
+    top_p: float | None,
 ) -> _Start:
-    final = up.stream.final
-    assert final is not None
-    last = final[up.prompt, up.span.stop - 1]
-    readout = Readout.of(model, last)
-    logits = readout.push(last) + readout.constant()
-    if readout.cap is not None:
-        logits = readout.cap * torch.tanh(logits / readout.cap)
     top = int(logits.argmax())
     if top_k is not None or top_p is not None:
         chosen = answer_set(logits, top_k, top_p)

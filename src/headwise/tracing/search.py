@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from headwise.channels.channels import layer_channels
-from headwise.model.readers import SideMaps, side_maps, side_scalars
+from headwise.model.readers import SideMaps, SideScalars, side_maps, side_scalars
 from headwise.model.rotary import Rotary
 from headwise.tracing.greedy import Rows, drops, first_below, put_back
 from headwise.tracing.integrate import Rule, attention, path_gradient
@@ -110,6 +110,7 @@ class LayerSearch:
         }
         self.channels = layer_channels(model, layer)
         self.group = model.anatomy.group
+        self._scalars: dict[tuple[int, Side], SideScalars] = {}
         self._carried: dict[Side, tuple[tuple[int, ...], Tensor]] = {}
         self._joined: dict[tuple[Side, int], Tensor] = {}
         self._tokens: Counter[tuple[Side, int]] = Counter()
@@ -124,6 +125,13 @@ class LayerSearch:
                 self._tokens["query", head] += up.tokens
             for head in {f.head // self.group for f in firings}:
                 self._tokens["key", head] += up.tokens
+
+    def scalars(self, up: Upstream, side: Side) -> SideScalars:
+        """The frozen scalars of all prompts that went through the model together with this one."""
+        key = (id(up.stream), side)
+        if key not in self._scalars:
+            self._scalars[key] = side_scalars(up.stream, self.layer, side)
+        return self._scalars[key]
 
     def carried(self, up: Upstream, side: Side, heads: Tensor, matrices: Tensor) -> Tensor:
         """:meth:`Upstream.carried`, remembered for the next chunk: firings of one head follow one another."""
@@ -198,7 +206,7 @@ class _Chunk:
     # --- component vectors and what multiplies them -----------------------------------------------------------------
 
     def search(self, side: Side) -> list[SideSignals]:
-        scalars = side_scalars(self.up.stream, self.layer, side)
+        scalars = self.shared.scalars(self.up, side)
         where = self.heads if side == "query" else self.kv
         p, span = self.up.prompt, self.up.span
         # [f, t]: the scalar of each column for the head of each firing
@@ -213,12 +221,8 @@ class _Chunk:
         else:
             vectors, reading, weight = self._key_vectors(matrices)
         scores = vectors @ (reading * weight[:, None]).to(vectors.dtype)
-        completeness = scores.double().sum((1, 2)) - (self.attention - 1 / self.n_visible.double())
-        # A token after the query can have been read by nobody: not a candidate.
-        n = self.up.n_carried(self.layer)
-        future = torch.arange(self.T, device=self.d.device) > self.d[:, None]
-        by_token = scores[:, :n].view(len(self.firings), -1, self.T, scores.shape[-1])
-        by_token.masked_fill_(future[:, None, :, None], float("-inf"))
+        whole = scores.sum((1, 2), dtype=torch.float64)
+        completeness = whole - (self.attention - 1 / self.n_visible.double())
         return self._greedy(side, scores, vectors, reading, completeness)
 
     def _query_vectors(self, matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -275,13 +279,19 @@ class _Chunk:
         self, side: Side, scores: Tensor, vectors: Tensor, reading: Tensor, completeness: Tensor
     ) -> list[SideSignals]:
         results: list[SideSignals | None] = [None] * len(self.firings)
-        best = scores.amax(2)
+        # A token after the query can have been read by nobody: not a candidate.
+        future = torch.zeros(scores.shape[:2], dtype=torch.bool, device=scores.device)
+        by_token = future[:, : self.up.n_carried(self.layer)].view(len(self.firings), -1, self.T)
+        by_token[:] = (torch.arange(self.T, device=self.d.device) > self.d[:, None])[:, None]
+        best = scores.amax(2).masked_fill_(future, float("-inf"))
         limit = min(self.shared.rules.max_signals, scores[0].numel())
         m, open_ = min(32, limit), torch.arange(len(self.firings), device=scores.device)
         while len(open_):
             # The m best candidates lie among the m components of largest best score.
             top = best[open_].topk(min(m, best.shape[1]), 1).indices
-            among = scores[open_].gather(1, top[..., None].expand(-1, -1, scores.shape[2]))
+            among = scores[open_[:, None], top].masked_fill_(
+                future[open_[:, None], top][..., None], float("-inf")
+            )
             value, flat = among.flatten(1).topk(m, 1)
             component = top.gather(1, flat // scores.shape[2])
             channel = flat % scores.shape[2]

@@ -44,7 +44,7 @@ class Readout:
 
     @classmethod
     def of(cls, model: Model, final: Tensor) -> Readout:
-        """``final`` [d_model] is the stream before the final norm at the position that answers."""
+        """``final`` [..., d_model] is the stream before the final norm at the positions that answer."""
         norm = model.anatomy.final_norm()
         head: Any = model.anatomy.unembedding
         weight, bias = head.weight.detach(), getattr(head, "bias", None)
@@ -72,6 +72,10 @@ class Readout:
         if self.shift is not None:
             total = total + self.unembedding.to(total.dtype) @ self.shift
         return total if self.bias is None else total + self.bias.to(total.dtype)
+
+    def logits(self, final: Tensor) -> Tensor:
+        """The model's logits [..., vocabulary] of whole streams [..., d_model]."""
+        return _cap(self.push(final) + self.constant(), self.cap)
 
 
 def answer_shares(up: Upstream, answer: int, wrong: int | None) -> Tensor:
@@ -110,11 +114,8 @@ def probability_seeds(up: Upstream, answers: Sequence[int]) -> tuple[list[Seed],
     A seed's weight is the log-likelihood its removal took.
     """
     readout = _readout(up)
-    final = up.stream.final
-    assert final is not None
-    last = up.span.stop - 1
     base = readout.constant()
-    whole = readout.push(final[up.prompt, last])
+    whole = readout.push(last_of(up))
     chosen = torch.tensor(list(answers), device=base.device)
     target = torch.softmax(_cap(base + whole, readout.cap)[chosen], 0)
 
@@ -165,10 +166,15 @@ def answer_set(logits: Tensor, top_k: int | None, top_p: float | None) -> list[i
     return order[: min(n, len(p), top_k or len(p))].tolist()
 
 
-def _readout(up: Upstream) -> Readout:
+def last_of(up: Upstream) -> Tensor:
+    """The stream [d_model] before the final norm at the last position."""
     final = up.stream.final
     assert final is not None, "the pass stopped before the final norm"
-    return Readout.of(up.stream.model, final[up.prompt, up.span.stop - 1])
+    return final[up.prompt, up.span.stop - 1]
+
+
+def _readout(up: Upstream) -> Readout:
+    return Readout.of(up.stream.model, last_of(up))
 
 
 def _along(up: Upstream, direction: Tensor) -> Tensor:

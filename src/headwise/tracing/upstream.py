@@ -1,7 +1,7 @@
 """What the components below a layer wrote, as one prompt's tracer needs it: linear in the number of tokens.
 
-Nothing of size tokens² is kept. A head's pattern is rebuilt from its queries, keys and the log-sum of each row: single
-rows and columns directly, whole patterns block of layers by block of layers.
+Nothing of size tokens² is kept, unless it is small. A head's pattern is rebuilt from its queries, keys and the log-sum
+of each row: single rows and columns directly, whole patterns block of layers by block of layers.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 24
 """Patterns rebuilt at a time; at least one layer's."""
+KEPT_BYTES = 1 << 21
+"""Patterns of all layers that are kept, where they are no larger: about 40 tokens of a small model."""
 LONG = 96
 """From this many tokens on, heads are read through small d_head × d_head matrices instead of their written vectors."""
 
@@ -54,7 +56,18 @@ class Upstream:
             )
         self.static = self._stack_static()
         """[1 + L·per_layer, T, d_model]: embedding, then each layer's bias (where there is one) and MLP."""
-        self.log_sums = torch.cat([self._scores(i, i + 1).logsumexp(-1) for i in range(self.n_layers)])
+        self._kept: Tensor | None = None
+        """[L, H, T keys, T rows]: weights as in :meth:`blocks`, turned so that sums over rows need no copy."""
+        self._kept_values: Tensor | None = None
+        if self.n_layers * self.n_heads * self.tokens**2 * self.q.element_size() <= KEPT_BYTES:
+            scores = self._scores(0, self.n_layers)
+            self.log_sums = scores.logsumexp(-1)
+            # A layer that the pass did not finish has no norm on its output yet, and nobody above who reads it.
+            finished = self.n_layers if self.post is None else len(self.post)
+            self._kept = self._weights(0, finished, scores[:finished]).mT.contiguous()
+            self._kept_values = self.v.repeat_interleave(self.group, dim=1)
+        else:
+            self.log_sums = torch.cat([self._scores(i, i + 1).logsumexp(-1) for i in range(self.n_layers)])
         """[L, H, T]"""
         self._written: Tensor | None = None
         self._writers: dict[tuple[int, Side, int], Tensor] = {}
@@ -118,6 +131,8 @@ class Upstream:
 
     def row_weights(self, layer: int, rows: Tensor) -> Tensor:
         """What the heads below a layer multiply each value with, at some rows: [rows, layers, H, T]."""
+        if self._kept is not None:
+            return self._kept[:layer, ..., rows].permute(3, 0, 1, 2)
         weights = torch.softmax(self._scores(0, layer, rows), -1)
         if self.post is not None:
             weights = weights * self.post[:layer, None, rows, None]
@@ -125,15 +140,19 @@ class Upstream:
 
     def blocks(self, layer: int) -> Iterator[tuple[int, int, Tensor]]:
         """Whole patterns below a layer, some layers at a time: (low, high, weights [layers, H, T rows, T])."""
+        if self._kept is not None:
+            yield 0, layer, self._kept[:layer].mT
+            return
         one = self.n_heads * self.tokens**2 * self.q.element_size()
         step = max(1, BLOCK_BYTES // one)
         for low in range(0, layer, step):
             high = min(layer, low + step)
-            scores = self._scores(low, high)
-            weights = scores.sub_(self.log_sums[low:high, ..., None]).exp_()
-            if self.post is not None:
-                weights = weights * self.post[low:high, None, :, None]
-            yield low, high, weights
+            yield low, high, self._weights(low, high, self._scores(low, high))
+
+    def _weights(self, low: int, high: int, scores: Tensor) -> Tensor:
+        """Patterns of some layers, with the norm on the attention's output, from their scores (which are used up)."""
+        weights = scores.sub_(self.log_sums[low:high, ..., None]).exp_()
+        return weights if self.post is None else weights * self.post[low:high, None, :, None]
 
     def cells(self, layer: int, firings: Sequence[tuple[int, int, int, int]]) -> list[float]:
         """The model's attention at some cells (layer, head, query, key) of one layer; 0 where not visible."""
@@ -191,7 +210,7 @@ class Upstream:
                 parts.append(self._carried_alone(matrices[place : place + 1], layer)[0])
             else:
                 parts.append((self._all_values()[:layer].flatten(0, 1) @ one.mT).flatten(0, 1))
-        return torch.stack(parts)
+        return torch.stack(parts) if len(parts) > 1 else parts[0][None]
 
     def join(self, matrix: Tensor, layer: int) -> Tensor:
         """A reading map [d_head, d_model] behind every head's output below a layer: [layers·H, d_head, d_head].
@@ -224,7 +243,7 @@ class Upstream:
 
     def _all_values(self) -> Tensor:
         """[L, H, T, d_head]"""
-        return self.v.repeat_interleave(self.group, dim=1)
+        return self.v.repeat_interleave(self.group, dim=1) if self._kept_values is None else self._kept_values
 
     def _values(self, layer: int) -> Tensor:
         return self.v[layer].repeat_interleave(self.group, dim=0)

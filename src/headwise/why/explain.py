@@ -178,9 +178,7 @@ def _last_logits(model: Model, stream: Any) -> torch.Tensor:
     from headwise.tracing.seeds import Readout
 
     last = stream.final[0, int(stream.batch.starts[0] + stream.batch.lengths[0]) - 1]
-    readout = Readout.of(model, last)
-    logits = readout.push(last) + readout.constant()
-    return logits if readout.cap is None else readout.cap * torch.tanh(logits / readout.cap)
+    return Readout.of(model, last).logits(last)
 
 
 def _bank(given: FeatureBank | str | Path, model: Model) -> FeatureBank:
