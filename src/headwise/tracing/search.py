@@ -221,8 +221,7 @@ class _Chunk:
         else:
             vectors, reading, weight = self._key_vectors(matrices)
         scores = vectors @ (reading * weight[:, None]).to(vectors.dtype)
-        whole = scores.sum((1, 2), dtype=torch.float64)
-        completeness = whole - (self.attention - 1 / self.n_visible.double())
+        completeness = scores.sum(2).double().sum(1) - (self.attention - 1 / self.n_visible.double())
         return self._greedy(side, scores, vectors, reading, completeness)
 
     def _query_vectors(self, matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -230,31 +229,32 @@ class _Chunk:
         up, layer, f = self.up, self.layer, len(self.firings)
         rows, where = self.d.unique(return_inverse=True)
         weights = up.row_weights(layer, rows)[where].reshape(f, -1, 1)
-        parts = [self.carried[self.place] * weights]
-        static = up.static[: up.n_static(layer), self.d].transpose(0, 1)
-        parts.append(static @ matrices[self.place].mT)
+        n_carried, n_static = up.n_carried(layer), up.n_static(layer)
         offset = self.shared.maps["query"].offset
+        vectors = self._room_for_vectors(offset)
+        for i, u in enumerate(self.place.tolist()):
+            torch.mul(self.carried[u], weights[i], out=vectors[i, :n_carried])
+        static = up.static[:n_static, self.d].transpose(0, 1)
+        vectors[:, n_carried : n_carried + n_static] = static @ matrices[self.place].mT
         scalar = self.scalar.gather(1, self.d[:, None])[:, 0]
         if offset is not None:
             ratio = self.offset_scalar.gather(1, self.d[:, None])[:, 0] / scalar
-            parts.append((offset[self.heads] * ratio[:, None].to(offset.dtype))[:, None])
+            vectors[:, -1] = offset[self.heads] * ratio[:, None].to(offset.dtype)
         reading = self.query_map
         if self.rotary is not None:
             at = Rotary(self.rotary.cos[:, self.d], self.rotary.sin[:, self.d])
             # [1, channels, f, w] turned back at each firing's own position
             reading = at.transposed(reading.permute(2, 0, 1)[None])[0].permute(1, 2, 0)
         reading = reading * (self.scale * scalar)[:, None, None]
-        return torch.cat(parts, 1), reading, (self.g[:, None] @ self.b)[:, 0]
+        return vectors, reading, (self.g[:, None] @ self.b)[:, 0]
 
     def _key_vectors(self, matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Vectors [f, N, w] summed over keys with g, the map [f, w, channels] to b_ck, and a_k."""
-        up, layer, f = self.up, self.layer, len(self.firings)
+        up, layer = self.up, self.layer
         weight = (self.g * self.scalar).to(up.dtype)
         n_carried, n_static = up.n_carried(layer), up.n_static(layer)
         offset = self.shared.maps["key"].offset
-        width = self.carried.shape[-1]
-        total = n_carried + n_static + (offset is not None)
-        vectors = torch.empty(f, total, width, dtype=up.dtype, device=up.device)
+        vectors = self._room_for_vectors(offset)
         per_layer = up.n_heads * self.T
         mixed = Turns(self.rotary, weight)
         for low, high, pattern in up.blocks(layer):
@@ -272,6 +272,13 @@ class _Chunk:
             off_weight = (self.g * self.offset_scalar).to(up.dtype)
             vectors[:, -1] = (off_weight[:, None] @ self.turned_offset)[:, 0]
         return vectors, self.key_map.mT, self.a
+
+    def _room_for_vectors(self, offset: Tensor | None) -> Tensor:
+        """[f, N, w], not filled: heads by token, then static components, then the offset, where there is one."""
+        up = self.up
+        components = up.n_carried(self.layer) + up.n_static(self.layer) + (offset is not None)
+        shape = (len(self.firings), components, self.carried.shape[-1])
+        return torch.empty(shape, dtype=up.dtype, device=up.device)
 
     # --- the search --------------------------------------------------------------------------------------------------
 

@@ -61,6 +61,6 @@ class Turns:
             if half:
                 cos, sin = mix[:, 1 : 1 + half], mix[:, 1 + half :]
                 first, second = y[:, :half], y[:, half : 2 * half]
-                out[i, :, :half] = first * cos - second * sin
-                out[i, :, half : 2 * half] = second * cos + first * sin
+                torch.mul(first, cos, out=out[i, :, :half]).addcmul_(second, sin, value=-1)
+                torch.mul(second, cos, out=out[i, :, half : 2 * half]).addcmul_(first, sin)
             out[i, :, 2 * half :] = y[:, 2 * half :] * mix[:, :1]
