@@ -13,10 +13,11 @@ from transformers.modeling_utils import AttentionInterface
 
 from headwise.errors import HeadwiseError
 from headwise.model import spread
+from headwise.model.attend import AttentionCall
 from headwise.model.batch import Batch
 from headwise.model.core import Model
 from headwise.model.edits import AddVectors, Edit, RemoveWithin, SetVectors, SwapWithin
-from headwise.model.passes import Instruments, forward
+from headwise.model.passes import Instruments, Pass, forward, forward_all
 from headwise.types import Head, Subspace
 from reference import worst
 from tiny import prompts_of, tiny
@@ -101,8 +102,8 @@ def test_each_part_has_its_share_of_the_threads() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        assert spread.side_by_side([torch.get_num_threads] * 2) == [2, 2]
-        assert spread.side_by_side([torch.get_num_threads] * 4) == [1, 1, 1, 1]
+        assert spread.side_by_side([lambda _: torch.get_num_threads()] * 2) == [2, 2]
+        assert spread.side_by_side([lambda _: torch.get_num_threads()] * 4) == [1, 1, 1, 1]
         assert torch.get_num_threads() == 4
     finally:
         torch.set_num_threads(before)
@@ -116,6 +117,46 @@ def test_an_error_in_one_part_is_raised_and_leaves_nothing(threads: int) -> None
         model.edit(PROMPTS, [wrong])
     assert (dict(AttentionInterface._global_mapping), model.hf.config._attn_implementation) == before
     assert not any(module._forward_pre_hooks for module in model.hf.modules())
+
+
+def test_a_failure_ends_the_other_parts_early() -> None:
+    def fail(_: threading.Event) -> None:
+        raise HeadwiseError("this part fails")
+
+    def until_given_up(given_up: threading.Event) -> None:
+        assert given_up.wait(timeout=60)
+
+    with pytest.raises(HeadwiseError, match="this part fails"):
+        spread.side_by_side([until_given_up, fail])
+
+
+def test_an_interrupt_ends_all_parts_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the user presses Ctrl-C while the caller waits."""
+    model = tiny("llama")
+    layers: list[int] = []
+    first_layer, interrupted = threading.Event(), threading.Event()
+
+    def observe(call: AttentionCall) -> None:
+        layers.append(call.layer)
+        first_layer.set()
+        assert interrupted.wait(timeout=60)
+
+    whole, waits = spread.wait, []
+
+    def wait(futures: object, **how: object) -> object:
+        waits.append(how)
+        if len(waits) == 1:
+            assert first_layer.wait(timeout=60)
+            raise KeyboardInterrupt
+        interrupted.set()
+        return whole(futures, **how)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+    monkeypatch.setattr(spread, "wait", wait)
+    passes = [Pass(Batch.of([ids]), Instruments(observe=observe)) for ids in PROMPTS[:2]]
+    with pytest.raises(KeyboardInterrupt):
+        forward_all(model, passes)
+    assert set(layers) == {0}, "a pass went on after the interrupt"
+    assert model.hf.config._attn_implementation == "sdpa"
 
 
 def test_what_threads_cannot_share_stays_whole(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,11 +87,11 @@ def _with_copies(model: Model, one: Pass) -> Pass:
     return replace(one, instruments=replace(one.instruments, before=[split_up, *one.instruments.before]))
 
 
-def _run(model: Model, one: Pass, mine: threading.local) -> Tensor | None:
+def _run(model: Model, one: Pass, mine: threading.local, given_up: threading.Event) -> Tensor | None:
     inputs = one.batch.model_inputs(model.device)
     if one.instruments.shared_below > 0:
         inputs = {name: None if tensor is None else tensor[:1] for name, tensor in inputs.items()}
-    mine.instruments = one.instruments
+    mine.instruments, mine.given_up = one.instruments, given_up
     try:
         with torch.no_grad():
             if one.logits_at is None:
@@ -144,6 +144,8 @@ def _instrumented(model: Model, every: Sequence[Instruments]) -> Iterator[thread
         if instruments is None:
             # Somebody calls the bare model from another thread meanwhile: give them the model's own attention.
             return attend(call), None
+        if mine.given_up.is_set():
+            raise _Enough
         if instruments.edit is not None:
             call = instruments.edit(call)
         if instruments.observe is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -71,17 +71,26 @@ def _filled(lengths: Sequence[int], most: int) -> list[range]:
     return cut
 
 
-def side_by_side(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run tasks at once, each with its share of torch's threads; all have ended when this returns or raises."""
+def side_by_side(tasks: Sequence[Callable[[threading.Event], Any]]) -> list[Any]:
+    """Run tasks at once, each with its share of torch's threads; all have ended when this returns or raises.
+
+    A task is given an event; once it is set, because another one failed or the caller was interrupted, nobody waits
+    for the result.
+    """
+    given_up = threading.Event()
     if len(tasks) == 1:
-        return [tasks[0]()]
+        return [tasks[0](given_up)]
     pool = _pool(len(tasks), torch.get_num_threads(), os.getpid())
     futures: list[Future[Any]] = []
     try:
-        futures += (pool.submit(task) for task in tasks)
-        wait(futures)
+        futures += (pool.submit(task, given_up) for task in tasks)
+        wait(futures, return_when=FIRST_EXCEPTION)
     finally:
-        wait(futures)  # also when interrupted: what the tasks use is taken away next
+        if not all(future.done() for future in futures):
+            given_up.set()
+        wait(futures)  # what the tasks use is taken away next
+    for failed in filter(Future.exception, futures):
+        failed.result()
     return [future.result() for future in futures]
 
 
