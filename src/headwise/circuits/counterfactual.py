@@ -12,7 +12,7 @@ from torch import Tensor
 from headwise.model.edits import AddVectors, Edit
 from headwise.tracing.integrate import attention
 from headwise.tracing.search import Firing
-from headwise.tracing.signals import signal_vectors
+from headwise.tracing.signals import component_shares, signal_vectors
 from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Head, Side
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Members = Sequence[tuple[Component, int]]
 """Signals of one side: (component, channel)."""
+Known = dict[tuple[Side, Component], Tensor]
+"""Components' shares of one head's query and keys, as far as they were needed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +60,24 @@ class Removal:
         return attention((k @ q) * float(up.scale[layer]), up.visible(layer)[d], up.cap)
 
 
-def removal(up: Upstream, firing: Firing, sides: Mapping[Side, Members]) -> Removal:
-    """Remove the given signals of one side, or of both."""
+def removal(
+    up: Upstream, firing: Firing, sides: Mapping[Side, Members], known: Known | None = None
+) -> Removal:
+    """Remove the given signals of one side, or of both.
+
+    ``known`` remembers what each component has of the head's query and keys, for more removals from this firing.
+    """
+    known = {} if known is None else known
     total: dict[Side, Tensor] = {}
     for side, members in sides.items():
         by_component: dict[Component, list[int]] = {}
         for component, channel in members:
             by_component.setdefault(component, []).append(channel)
-        vectors = [signal_vectors(up, firing, side, c, channels) for c, channels in by_component.items()]
+        vectors = []
+        for c, channels in by_component.items():
+            if (side, c) not in known:
+                known[side, c] = component_shares(up, firing, side, c)
+            vectors.append(signal_vectors(up, firing, side, c, channels, known[side, c]))
         if vectors:
             total[side] = torch.stack(vectors).sum(0)
     return Removal(firing, total.get("query"), total.get("key"))

@@ -10,7 +10,7 @@ import torch
 from headwise.circuits.answers import shown
 from headwise.circuits.build import rules_for
 from headwise.circuits.circuit import Counterfactual, Node
-from headwise.circuits.counterfactual import Members, edited_attention, removal, unused
+from headwise.circuits.counterfactual import Known, Members, edited_attention, removal, unused
 from headwise.errors import HeadwiseError
 from headwise.model.batch import Prompt, encode
 from headwise.model.split import Stream, split
@@ -117,13 +117,14 @@ def _counterfactuals(
     cases: dict[str, dict[Side, Members]] = {side: {side: listed} for side, listed in members.items()}
     if len(members) == 2:
         cases["both"] = members
-    removals = [removal(up, firing, case) for case in cases.values()]
+    known: Known = {}
+    removals = [removal(up, firing, case, known) for case in cases.values()]
     for case in cases.values():
         for _ in range(draws):
             control: dict[Side, Members] = {
                 side: unused(m, model.d_head, generator) for side, m in case.items()
             }
-            removals.append(removal(up, firing, control))
+            removals.append(removal(up, firing, control, known))
     edited = edited_attention(model, stream.token_ids[0], removals)
     made = []
     for i, (name, case) in enumerate(cases.items()):

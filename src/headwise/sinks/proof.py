@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headwise.channels.channels import Channels, layer_channels
-from headwise.circuits.counterfactual import Members, Removal, edited_attention, removal, unused
+from headwise.circuits.counterfactual import Known, Members, Removal, edited_attention, removal, unused
 from headwise.intervals import mean_interval
 from headwise.model.edits import Edit
 from headwise.model.rotary import Rotary
@@ -83,9 +83,10 @@ def free_one_by_one(
                 signals = one.signals[side]
                 members: Members = list(zip(signals.components, signals.channels, strict=True))
                 generator = keyed(seed, "unused", prompt, str(one.head), side)
-                removals.append(removal(up, one.firing, {side: members}))
+                known: Known = {}
+                removals.append(removal(up, one.firing, {side: members}, known))
                 removals += [
-                    removal(up, one.firing, {side: unused(members, model.d_head, generator)})
+                    removal(up, one.firing, {side: unused(members, model.d_head, generator)}, known)
                     for _ in range(draws)
                 ]
             edited = edited_attention(model, parking.token_ids[prompt], removals)

@@ -63,16 +63,23 @@ def component_shares(up: Upstream, firing: Firing, side: Side, component: Compon
 
 
 def signal_vectors(
-    up: Upstream, firing: Firing, side: Side, component: Component, channels: Sequence[int]
+    up: Upstream,
+    firing: Firing,
+    side: Side,
+    component: Component,
+    channels: Sequence[int],
+    shares: Tensor | None = None,
 ) -> Tensor:
     """The signal of a component in some channels, in head space.
 
     On the query side [d_head], at the firing's query position; on the key side [T, d_head], at every key. Taking it
-    from the query (from the keys as this row sees them) removes the signal and nothing else.
+    from the query (from the keys as this row sees them) removes the signal and nothing else. ``shares`` are the
+    component's, where they are at hand.
     """
     found = layer_channels(up.stream.model, firing.layer)
     query_map, key_map = (x[firing.head].to(up.device) for x in (found.query_map, found.key_map))
-    shares = component_shares(up, firing, side, component)
+    if shares is None:
+        shares = component_shares(up, firing, side, component)
     chosen = list(channels)
     if side == "query":
         return (shares[firing.query] @ query_map[:, chosen]) @ key_map[chosen]

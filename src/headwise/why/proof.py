@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from headwise.circuits.counterfactual import Members, Removal, removal, unused
+from headwise.circuits.counterfactual import Known, Members, Removal, removal, unused
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.subspaces import random_subspaces
 from headwise.model.edits import Edit, RemoveWithin, SwapWithin
@@ -152,10 +152,11 @@ def prove(
     }
     if len(cases) == 2:
         cases["both"] = {side: members(signals) for side, signals in who.signals.items()}
-    removals: list[Removal] = [removal(up, firing, case) for case in cases.values()]
+    known: Known = {}
+    removals: list[Removal] = [removal(up, firing, case, known) for case in cases.values()]
     main = list(cases.values())[-1] if cases else {}
     controls = [
-        removal(up, firing, {side: unused(m, model.d_head, generator) for side, m in main.items()})
+        removal(up, firing, {side: unused(m, model.d_head, generator) for side, m in main.items()}, known)
         for _ in range(draws if main else 0)
     ]
     plans: list[list[Edit]] = [[], *(one.edits() for one in (*removals, *controls))]
