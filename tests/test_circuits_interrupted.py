@@ -11,6 +11,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from headwise.errors import HeadwiseError
 from headwise.families import chunks, collect
 from headwise.families.collect import trace_many
 from headwise.families.records import CircuitRun, TablesWriter
+from headwise.families.workers import _kill_workers
 from headwise.toy.small_lm import DATA
 from toy_answers import COUNT, contents, kept, small_model
 
@@ -93,6 +96,16 @@ def test_a_worker_that_dies_loses_nothing(answer_file: Path, whole_run: Path, tm
     assert not (out / "prompts.parquet").exists()
     trace_many(small_model(), answer_file, out=out)
     assert contents(out) == contents(whole_run)
+
+
+def test_workers_of_a_broken_pool_are_ended() -> None:
+    """One that starts while the pool breaks would be waited for without end."""
+    pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    pending = pool.submit(time.sleep, 600)
+    _kill_workers(pool)
+    with pytest.raises(BrokenProcessPool):
+        pending.result(timeout=60)
+    pool.shutdown()
 
 
 def _kill_first_child() -> None:

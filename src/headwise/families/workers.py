@@ -84,9 +84,21 @@ def trace_apart(
         for done in as_completed([pool.submit(_work, source, chunk, rules, work) for chunk in chunks]):
             yield done.result()
     except BrokenProcessPool:
+        _kill_workers(pool)
         raise HeadwiseError(
             "a worker process died (out of memory, or killed): what was traced is kept; run the same command again to "
             "continue, with fewer --workers if memory is short"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _kill_workers(pool: ProcessPoolExecutor) -> None:
+    """End what is left of a broken pool.
+
+    A pool starts its processes one by one. It ends those that it has when it breaks, but then waits for all: without
+    end for one that started meanwhile.
+    """
+    processes = getattr(pool, "_processes", None) or {}  # no public name before Python 3.14
+    for process in list(processes.values()):
+        process.kill()

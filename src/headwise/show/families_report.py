@@ -87,8 +87,8 @@ def _how_many(found: FamilyRun) -> list[Block]:
         Figure(
             figures.numbers_of_families(found),
             f"By number of families; the dashed line is the chosen one. Separation and its null are of {whole}, "
-            f"{len(found.null.null)} null data sets; where their band ends, too few of them can be cut so often, and more "
-            "families are held against its end.",
+            f"{len(found.null.null)} null data sets; where their band ends, too few of them can be cut so often, and "
+            "more families are held against its end.",
             Table(columns, [tuple(c[name] for name in columns) for c in found.cuts]),
         ),
     ]
