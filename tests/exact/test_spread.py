@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from itertools import combinations
 
 import pytest
 import torch
@@ -166,6 +167,9 @@ def test_what_threads_cannot_share_stays_whole(threads: int, monkeypatch: pytest
     hook = model.hf.model.layers[0].register_forward_hook(lambda *_: None)
     assert len(spread.parts(model, lengths)) == 1, "a hook of the caller's"
     hook.remove()
+    nameless = model.hf.model.layers[0].register_forward_hook([].append)
+    assert len(spread.parts(model, lengths)) == 1, "a hook that comes from no module"
+    nameless.remove()
     with torch.autocast("cpu"):
         assert len(spread.parts(model, lengths)) == 1, "autocast"
     for kind in ("dynamic", "longrope"):
@@ -247,6 +251,4 @@ def test_a_fair_cut_is_a_cut_and_fair(lengths: list[int], number: int) -> None:
 
 def _ends(prompts: int, number: int) -> Iterator[tuple[int, ...]]:
     """Every way to cut."""
-    from itertools import combinations
-
     yield from combinations(range(1, prompts), number - 1)

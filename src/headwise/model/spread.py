@@ -33,7 +33,7 @@ def parts(model: Model, lengths: Sequence[int]) -> list[range]:
     if threads == 1 or sum(lengths) < 2 * LEAST_TOKENS or not _may_spread(model):
         return whole
     for number in range(threads, 1, -1):
-        # The threads that remain to each part: a machine with more cores than prompts gives a part several.
+        # Only even shares of the threads: a machine with more cores than prompts gives each part several.
         if threads % number == 0 and sum(lengths) >= number * LEAST_TOKENS:
             cut = fair_cut(lengths, number)
             if cut is not None:
@@ -143,5 +143,5 @@ def _foreign_hooks(model: Model) -> Iterator[Any]:
     """Hooks of the caller's own on the model: they expect a batch in one piece."""
     for module in model.hf.modules():
         for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
-            if not getattr(hook, "__module__", "").startswith("transformers."):
+            if not (getattr(hook, "__module__", None) or "").startswith("transformers."):
                 yield hook

@@ -315,7 +315,7 @@ def cosines(found: FamilyRun, first: int, second: int) -> go.Figure:
         figure.add_trace(
             go.Scatter(x=[h.head for h in rows], y=[h.medoids for h in rows], mode="markers",
                        name="the two representatives", legendgroup="medoids", showlegend=row == 1,
-                       marker={"symbol": "diamond-open", "size": 7, "color": "#3D8FD1"}), row, 1,
+                       marker={"symbol": "diamond-open", "size": 7, "color": PALETTE[5]}), row, 1,
         )  # fmt: skip
         for level in (SAME, OPPOSITE):
             figure.add_hline(y=level, line={"dash": "dot", "width": 1, "color": NEUTRAL}, row=row, col=1)  # pyright: ignore[reportArgumentType]

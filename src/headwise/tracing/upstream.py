@@ -61,14 +61,13 @@ class Upstream:
         self._kept_values: Tensor | None = None
         if self.n_layers * self.n_heads * self.tokens**2 * self.q.element_size() <= KEPT_BYTES:
             scores = self._scores(0, self.n_layers)
-            self.log_sums = scores.logsumexp(-1)
+            self.log_sums = scores.logsumexp(-1)  # [L, H, T]
             # A layer that the pass did not finish has no norm on its output yet, and nobody above who reads it.
             finished = self.n_layers if self.post is None else len(self.post)
             self._kept = self._weights(0, finished, scores[:finished]).mT.contiguous()
             self._kept_values = self.v.repeat_interleave(self.group, dim=1)
         else:
             self.log_sums = torch.cat([self._scores(i, i + 1).logsumexp(-1) for i in range(self.n_layers)])
-        """[L, H, T]"""
         self._written: Tensor | None = None
         self._writers: dict[tuple[int, Side, int], Tensor] = {}
         self._maps: dict[tuple[int, Side], tuple[SideMaps, SideScalars]] = {}
