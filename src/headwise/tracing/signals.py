@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from headwise.channels.channels import layer_channels
-from headwise.model.rotary import Rotary
 from headwise.tracing.search import Firing
+from headwise.tracing.turns import prompt_rotary
 from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Side
 
@@ -57,9 +57,7 @@ def component_shares(up: Upstream, firing: Firing, side: Side, component: Compon
     rotary = up.stream.layers[layer].rotary
     if rotary is None:
         return vectors
-    row = up.prompt if rotary.cos.shape[0] > 1 else 0
-    here = Rotary(rotary.cos[row : row + 1, up.span], rotary.sin[row : row + 1, up.span])
-    return here.turn(vectors[None, None])[0, 0]
+    return prompt_rotary(rotary, up).turn(vectors[None, None])[0, 0]
 
 
 def signal_vectors(
