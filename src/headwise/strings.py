@@ -1,0 +1,63 @@
+"""Text from outside: what may be read as text at all, and how it is shown on a terminal.
+
+A prompt, a label or a model's name may hold anything. Control characters in it must not move the reader's
+cursor, and half of a surrogate pair, which no UTF-8 file can hold, is refused where it comes in.
+"""
+
+from __future__ import annotations
+
+import re
+
+from headwise.errors import HeadwiseError
+
+# C0 without tab and line feed, DEL and C1, marks that reorder text, line separators, and lone surrogates.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """Text with every control character but tab and line feed written out.
+
+    >>> printable("caf\\xe9 \\x1b[31mred\\x9b1m")
+    'café \\\\x1b[31mred\\\\x9b1m'
+    """
+    return _CONTROL.sub(lambda found: _escape(found[0]), text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """Text for a message: what the user wrote, cut in the middle where it is long.
+
+    >>> shortened("a" * 10 + "b" * 200, 21)
+    'aaaaaaaaaa…bbbbbbbbbb'
+    """
+    if len(text) <= limit:
+        return text
+    half = (limit - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def well_formed(text: str, what: str) -> str:
+    """The text itself if it can be written as UTF-8 and holds no NUL; ``what`` names it in the refusal.
+
+    >>> well_formed("caf\\udce9", "prompt")
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: prompt 'caf\\udce9' is not valid text (character 3 is half of a pair): ...
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise HeadwiseError(
+            f"{what} {shortened(text)!r} is not valid text (character {error.start} is half of a pair): "
+            "give it as UTF-8"
+        ) from None
+    if "\x00" in text:
+        at = text.index("\x00")
+        raise HeadwiseError(f"{what} {shortened(text)!r} holds a NUL character (at {at}): remove it")
+    return text
