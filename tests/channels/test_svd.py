@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 
 from headwise.channels import channels as module
 from headwise.channels.channels import Channels, layer_channels, split_cell
@@ -17,7 +23,7 @@ from headwise.model.readers import side_maps
 from tiny import prompts_of, tiny
 
 
-def _random(*shape: int, seed: int = 0) -> torch.Tensor:
+def _random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -60,6 +66,86 @@ def test_a_rank_deficient_head_gets_null_channels_that_keep_the_sum_exact(
     x, y = _random(24, seed=2), _random(24, seed=3)
     terms = (query @ x @ svd.query_map) * (svd.key_map @ (key @ y))
     assert float(terms[int(svd.rank) :].abs().sum()) < 1e-9
+
+
+def _head(met: int, unmet: int, unread: int, *, seed: int) -> tuple[Tensor, Tensor]:
+    """Query and key maps [8, 24]: ``met`` directions of head space are used by both, ``unmet`` by queries alone,
+    ``unread`` by keys alone; the directions are skew, so that no orthogonal projection tells them apart."""
+    skew = torch.eye(8) + 0.1 * _random(8, 8, seed=seed)
+    axis = torch.arange(8)
+    queries = axis < met + unmet
+    keys = (axis < met) | ((axis >= met + unmet) & (axis < met + unmet + unread))
+    query = skew @ (queries[:, None] * _random(8, 24, seed=seed + 1))
+    return query, torch.linalg.inv(skew).mT @ (keys[:, None] * _random(8, 24, seed=seed + 2))
+
+
+@contextmanager
+def _other_library(seed: int) -> Iterator[None]:
+    """Singular vectors as another linear-algebra library may return them: where a singular value occurs more than
+    once (the zero above all), any basis of their space is as good, and any pair may change its sign."""
+    plain, generator = torch.linalg.svd, torch.Generator().manual_seed(seed)
+
+    def turn(size: int) -> Tensor:
+        return torch.linalg.qr(torch.randn(size, size, generator=generator, dtype=torch.float64))[0]
+
+    def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        u, sigma, vt = (x.clone() for x in plain(matrix, full_matrices=full_matrices))
+        for place in itertools.product(*(range(n) for n in matrix.shape[:-2])):
+            values = sigma[place]
+            start = 0
+            while start < len(values):
+                equal = int(((values - values[start]).abs() < 1e-10 * values[0].clamp(min=1)).sum())
+                group = slice(start, start + equal)
+                left = turn(equal)
+                right = turn(equal) if values[start] < 1e-10 * values[0].clamp(min=1) else left
+                u[place][:, group] = u[place][:, group] @ left
+                vt[place][group] = right.mT @ vt[place][group]
+                start += equal
+        return u, sigma, vt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.linalg, "svd", svd)
+        yield
+
+
+@given(
+    parts=st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8)).filter(lambda p: sum(p) <= 8),
+    seed=st.integers(0, 10_000),
+)
+@settings(max_examples=60, deadline=None)
+def test_each_null_channel_vanishes_for_every_stream_whatever_the_svd_returns(
+    parts: tuple[int, int, int], seed: int
+) -> None:
+    query, key = _head(*parts, seed=seed)
+    with _other_library(seed):
+        svd = qk_svd(query, key)
+    rank = int(svd.rank)
+    assert rank == parts[0]
+    x, y = _random(5, 24, seed=seed + 3), _random(5, 24, seed=seed + 4)
+    q, k = x @ query.mT, y @ key.mT
+    terms = (q @ svd.query_map) * (k @ svd.key_map.mT)
+    assert bool((terms[:, rank:].abs() < 1e-9).all())
+    singular = (x @ svd.query_directions) * svd.sigma * (y @ svd.key_directions)
+    assert (terms - singular)[:, :rank].abs().sum() < 1e-9
+    # the sum is exact for any query and key, also with what biases and rotations put outside the maps' ranges
+    q, k = q + _random(5, 8, seed=seed + 5), k + _random(5, 8, seed=seed + 6)
+    terms = (q @ svd.query_map) * (k @ svd.key_map.mT)
+    assert (terms.sum(1) - (q * k).sum(1)).abs().max() < 1e-9
+    # and then, too, no null channel depends on the library
+    plain = qk_svd(query, key)
+    expected = (q @ plain.query_map) * (k @ plain.key_map.mT)
+    assert (terms - expected)[:, rank:].abs().sum() < 1e-9
+
+
+def test_a_head_has_the_same_channels_beside_a_deficient_one() -> None:
+    query, key = _random(3, 8, 24), _random(3, 8, 24, seed=1)
+    alone = qk_svd(query, key)
+    query[1, 4:] = 0
+    beside = qk_svd(query, key)
+    assert beside.rank.tolist() == [8, 4, 8]
+    for name in ("query_map", "key_map"):
+        assert torch.equal(getattr(beside, name)[0], getattr(alone, name)[0])
+        assert torch.equal(getattr(beside, name)[2], getattr(alone, name)[2])
 
 
 def test_rotation_keeps_every_logit_and_destroys_sparsity() -> None:

@@ -72,35 +72,66 @@ def _qk_svd(query: Tensor, key: Tensor) -> QKSVD:
     largest = query_directions.abs().argmax(-2, keepdim=True)
     sign = torch.where(query_directions.gather(-2, largest) < 0, -1.0, 1.0).to(sigma.dtype)
     u, vt = u * sign, vt * sign.mT
-    rank = (sigma > RANK_TOLERANCE * sigma[..., :1].clamp(min=1e-300)).sum(-1)
-    if bool((rank == sigma.shape[-1]).all()):
-        query_map = torch.linalg.solve_triangular(r1, u, upper=True) * sigma[..., None, :]
-        key_map = torch.linalg.solve_triangular(r2, vt.mT, upper=True).mT
-    else:
-        query_map, key_map = _with_null_channels(r1, r2, u, sigma, vt, rank)
+    # Where queries and keys never meet, all of R₁R₂ᵀ is rounding, the largest singular value too.
+    rounding = torch.finfo(sigma.dtype).eps * sigma.shape[-1] * r1.norm(dim=(-2, -1)) * r2.norm(dim=(-2, -1))
+    rank = (sigma > torch.maximum(RANK_TOLERANCE * sigma[..., :1], rounding[..., None])).sum(-1)
+    query_map = torch.linalg.solve_triangular(r1, u, upper=True) * sigma[..., None, :]
+    key_map = torch.linalg.solve_triangular(r2, vt.mT, upper=True).mT
+    for at in (rank < sigma.shape[-1]).nonzero().tolist():
+        head = tuple(at)
+        query_map[head], key_map[head] = _completed(
+            r1[head], r2[head], u[head], sigma[head], vt[head], int(rank[head])
+        )
     kept = torch.arange(sigma.shape[-1], device=sigma.device) < rank[..., None]
     return QKSVD(sigma * kept, query_directions * sign, key_directions * sign, query_map, key_map, rank)
 
 
-def _with_null_channels(
-    r1: Tensor, r2: Tensor, u: Tensor, sigma: Tensor, vt: Tensor, rank: Tensor
+def _completed(
+    r1: Tensor, r2: Tensor, u: Tensor, sigma: Tensor, vt: Tensor, rank: int
 ) -> tuple[Tensor, Tensor]:
-    """Head-space maps where some head has rank below d_head: complete them so that G_d G_s = 1 all the same."""
-    width = sigma.shape[-1]
-    flat = [x.reshape(-1, *x.shape[x.ndim - n :]) for x, n in ((r1, 2), (r2, 2), (u, 2), (sigma, 1), (vt, 2))]
-    query_maps, key_maps = [], []
-    for (r1_, r2_, u_, sigma_, vt_), r in zip(zip(*flat, strict=True), rank.flatten().tolist(), strict=True):
-        # Least squares instead of a triangular solve: a deficient R has no inverse.
-        query_map = (torch.linalg.pinv(r1_, rtol=RANK_TOLERANCE) @ u_)[:, :r] * sigma_[:r]
-        key_map = vt_[:r] @ torch.linalg.pinv(r2_, rtol=RANK_TOLERANCE).mT
-        # key_map @ query_map is not the identity when only one side is deficient; pair them anew.
-        query_map = query_map @ torch.linalg.pinv(key_map @ query_map) if r else query_map
-        left, value, right = torch.linalg.svd(torch.eye(width, dtype=r1_.dtype) - query_map @ key_map)
-        n = width - r
-        query_maps.append(torch.cat((query_map, left[:, :n] * value[:n]), 1))
-        key_maps.append(torch.cat((key_map, right[:n]), 0))
-    shape = (*sigma.shape[:-1], width, width)
-    return torch.stack(query_maps).reshape(shape), torch.stack(key_maps).reshape(shape)
+    """G_d and G_s of one head whose rank is below d_head: ``rank`` singular channels, then the null ones.
+
+    R₁ or R₂ has no inverse, but none is needed: g_k = R₂ᵀv'_k and h_k = R₁ᵀu'_k / σ_k are the columns of G_d and the
+    rows of G_s of any head, h_j·g_k = u'_jᵀ R₁R₂ᵀ v'_k / σ_j = δ_jk. A query's channels are its products with the g, a
+    key's those with the h. Without biases queries lie in A = range R₁ᵀ and keys in B = range R₂ᵀ. A null channel is
+    zero for all of them if its h is orthogonal to B or its g to A, and so each gets one such vector:
+
+    * some queries meet no key: A ∩ B⊥ = R₁ᵀ · span(u'_k, k ≥ rank). An orthonormal basis E of it gives rows of G_s;
+    * where no query points, A⊥: an orthonormal basis N of it gives columns of G_d.
+
+    E is orthogonal to every g (they lie in B), N to every h and to E (they lie in A). So their
+    partners can be written down, with P = Σ_k g_k h_kᵀ: (1 − P)E for E, and (1 − Pᵀ)N less its part along E for N.
+    Together these are dual bases of head space: G_d G_s = 1. E and N follow the axes of head space, not the vectors
+    that a factorisation happens to return.
+    """
+    g = r2.mT @ vt[:rank].mT
+    h = u[:, :rank].mT @ r1 / sigma[:rank, None]
+    idle, size, _ = torch.linalg.svd(r1.mT @ u[:, rank:], full_matrices=False)
+    unmet = _along_axes(idle[:, size > RANK_TOLERANCE * torch.linalg.matrix_norm(r1, 2)])
+    reached = torch.cat((h.mT, unmet), 1)
+    unreached = _along_axes(torch.linalg.qr(reached, mode="complete")[0][:, reached.shape[1] :])
+    unmet_partner = unmet - g @ (h @ unmet)
+    unreached_partner = unreached - h.mT @ (g.mT @ unreached)
+    unreached_partner = unreached_partner - unmet @ (unmet_partner.mT @ unreached)
+    return torch.cat((g, unmet_partner, unreached), 1), torch.cat((h, unmet.mT, unreached_partner.mT), 0)
+
+
+def _along_axes(basis: Tensor) -> Tensor:
+    """The orthonormal basis of the same space [d_head, n] that follows the axes of head space, whatever basis is given.
+
+    Gram–Schmidt over the axes' projections: each time the first axis whose rest is nearly as long as the longest.
+    """
+    seen = basis.mT
+    rest, picked = seen, []
+    for _ in range(basis.shape[1]):
+        length = rest.norm(dim=0)
+        # Not simply the longest: where several are equal, rounding would decide.
+        axis = int((length > 0.7 * length.max()).nonzero()[0])
+        picked.append(axis)
+        along = rest[:, axis] / length[axis]
+        rest = rest - along[:, None] * (along @ rest)
+    turn, triangle = torch.linalg.qr(seen[:, picked])
+    return basis @ (turn * triangle.diagonal().sign())
 
 
 def rotated(svd: QKSVD, generator: torch.Generator) -> QKSVD:
