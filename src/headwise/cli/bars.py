@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from headwise.strings import printable
+
 
 @contextmanager
 def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
@@ -17,7 +19,7 @@ def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
         def tell(stage: str, done: int, total: int) -> None:
             if stage not in told:
                 told.add(stage)
-                print(f"headwise: {stage}: {total} prompts", file=sys.stderr, flush=True)
+                print(printable(f"headwise: {stage}: {total} prompts"), file=sys.stderr, flush=True)
 
         yield tell
         return
@@ -25,7 +27,12 @@ def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
 
     from headwise.show.terminal import console
 
-    columns = (TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description:<20}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console(stderr=True)) as bars:
         tasks: dict[str, object] = {}
 
@@ -85,7 +92,8 @@ def timed_bar(every: float = 30.0) -> Iterator[Callable[[str, int, int], None]]:
                 return
             told = time.monotonic()
             rest = f", {time_text(left)} left" if left is not None and done < total else ""
-            print(f"headwise: {stage}: {done} of {total} prompts{rest}", file=sys.stderr, flush=True)
+            line = printable(f"headwise: {stage}: {done} of {total} prompts{rest}")
+            print(line, file=sys.stderr, flush=True)
 
         yield tell
         return
@@ -95,7 +103,7 @@ def timed_bar(every: float = 30.0) -> Iterator[Callable[[str, int, int], None]]:
 
     rest = TextColumn("{task.fields[left]} left")
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), rest
+        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), rest
     )  # fmt: skip
     with Progress(*columns, console=console(stderr=True)) as bars:
         task = bars.add_task("", total=None, left="measuring")

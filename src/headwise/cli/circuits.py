@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -11,7 +10,9 @@ from typing import Annotated
 
 import typer
 
+from headwise import jsons
 from headwise.cli.verb import new_app
+from headwise.strings import printable
 
 app = new_app("Trace the circuits of many prompts of a task into one folder; interrupted, it continues.")
 
@@ -48,7 +49,7 @@ def circuits(
     loaded = load(model)
     answers = make_answers(task, loaded.tokenizer, prompts=prompts, seed=seed)
     for note in answers.notes:
-        print(f"headwise: {note}", file=sys.stderr)
+        print(printable(f"headwise: {note}"), file=sys.stderr)
     size = size_text(estimated_bytes(loaded, answers))
     print(f"headwise: {len(answers)} prompts, about {size} in {str(out)!r}", file=sys.stderr, flush=True)
     began = time.perf_counter()
@@ -80,7 +81,7 @@ def circuits(
         "notes": list(answers.notes),
     }
     if as_json:
-        print(json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False))
+        print(jsons.dumps(summary))
         return
     from headwise.show.circuits_terminal import summary_tables
     from headwise.show.terminal import console

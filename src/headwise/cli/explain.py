@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headwise import jsons
 from headwise.cli.verb import new_app
 
 app = new_app(
@@ -77,7 +77,7 @@ def explain(
         page.parent.mkdir(parents=True, exist_ok=True)
         why.save_html(page)
     if as_json:
-        print(json.dumps(why.to_json(), indent=2, ensure_ascii=False))
+        print(jsons.dumps(why.to_json(), indent=2))
     else:
         from headwise.show.why_terminal import explanation
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
+from headwise import jsons
 from headwise.cli.bars import stage_bars
 from headwise.cli.contrast import task_options
 from headwise.cli.verb import new_app
@@ -52,7 +52,7 @@ def heads(
             "heads": [s.as_dict() for s in scores],
             "chosen": [str(h) for h in choose_heads(scores, made.rule)],
         }
-        print(json.dumps(document, indent=1, ensure_ascii=False))
+        print(jsons.dumps(document))
         return
     from headwise.show.contrast_terminal import heads_table
     from headwise.show.terminal import console

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from headwise.errors import HeadwiseError
+from headwise.strings import printable
 
 # verb: (module, what it does in one line); shown in this order
 VERBS: dict[str, tuple[str, str]] = {
@@ -116,7 +117,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _complain(message: str) -> int:
-    print("headwise: " + " ".join(message.split()), file=sys.stderr)
+    print("headwise: " + printable(" ".join(message.split())), file=sys.stderr)
     return WRONG_USE
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any
 
 import typer
 
+from headwise import jsons
 from headwise.cli.verb import new_app
+from headwise.strings import printable
 
 app = new_app("List the models that are ready, or get and remove one.")
 
@@ -25,7 +26,7 @@ def models(
 
     rows = listing()
     if as_json:
-        print(json.dumps({"schema": 1, "cache": str(store.cache_folder()), "models": rows}, indent=2))
+        print(jsons.dumps({"schema": 1, "cache": str(store.cache_folder()), "models": rows}, indent=2))
         return
     cells = [("name", "ready", "size", "licence", "where")]
     for row in rows:
@@ -36,7 +37,7 @@ def models(
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
     for number, row in enumerate(cells):
         line = "  ".join([*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]])
-        print(_bold(line) if number == 0 else line)
+        print(_bold(line) if number == 0 else printable(line))
 
 
 @app.command()

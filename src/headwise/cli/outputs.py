@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwise import jsons
 from headwise.errors import HeadwiseError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def show_study(
 ) -> None:
     """One JSON document, or a table for people and where the report lies."""
     if as_json:
-        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+        print(jsons.dumps(document))
         return
     from headwise.show.terminal import console
 

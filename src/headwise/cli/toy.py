@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headwise import jsons
 from headwise.errors import HeadwiseError
 
 app = typer.Typer(help="Controlled worlds with known answers.", no_args_is_help=True)
@@ -29,9 +28,9 @@ def _progress() -> Iterator[Any]:
     from headwise.show.terminal import console
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
@@ -40,8 +39,7 @@ def _progress() -> Iterator[Any]:
 
 def _finish(document: dict[str, Any], as_json: bool, out: Path | None, lines: list[str]) -> None:
     if as_json:
-        json.dump(document, sys.stdout, indent=1, allow_nan=False)
-        sys.stdout.write("\n")
+        print(jsons.dumps(document))
         return
     for line in lines:
         typer.echo(line)

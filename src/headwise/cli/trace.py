@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headwise import jsons
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
+from headwise.files import write_text
 
 app = new_app("Trace an answer to the circuit that made it, or one attention to the signals that cause it.")
 
@@ -77,16 +78,9 @@ def trace(
     if graphml is not None:
         circuit.to_graphml(graphml)
     if attribution_graph is not None:
-        try:
-            attribution_graph.write_text(
-                json.dumps(circuit.to_attribution_graph(), ensure_ascii=False), "utf-8"
-            )
-        except OSError as error:
-            raise HeadwiseError(
-                f"cannot write {str(attribution_graph)!r}: {error.strerror or error}"
-            ) from None
+        write_text(attribution_graph, jsons.dumps(circuit.to_attribution_graph(), indent=None))
     if json_file is not None and str(json_file) == "-":
-        print(json.dumps(circuit.to_dict(), ensure_ascii=False, indent=1))
+        print(jsons.dumps(circuit.to_dict()))
         return
     out = console()
     out.print(circuit_summary(circuit, top))

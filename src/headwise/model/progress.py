@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from headwise.strings import printable
+
 
 class Progress:
     """Shows a title, the stage that is under way and the time taken; silent about work that is over at once.
@@ -21,7 +23,7 @@ class Progress:
     _PATIENCE = 0.5
 
     def __init__(self, title: str) -> None:
-        self.title = title
+        self.title = printable(title)
         self._bar: Any = None
         self._task: Any = None
         self._announced = False
@@ -36,9 +38,9 @@ class Progress:
 
             self._bar = Bar(
                 SpinnerColumn(),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=24),
-                TextColumn("{task.fields[stage]}"),
+                TextColumn("{task.fields[stage]}", markup=False),
                 TimeElapsedColumn(),
                 console=Console(stderr=True),
                 transient=True,
@@ -55,7 +57,7 @@ class Progress:
         else:
             shown = self._done + self._STEP * (1.0 - self._done) * fraction
         if self._bar:
-            self._bar.update(self._task, completed=shown, stage=name)
+            self._bar.update(self._task, completed=shown, stage=printable(name))
         elif not self._announced and time.monotonic() - self._began > self._PATIENCE:
             self._announced = True
             print(f"headwise: {self.title} ...", file=sys.stderr, flush=True)

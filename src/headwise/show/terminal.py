@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from headwise.strings import printable
 
 if TYPE_CHECKING:
     from headwise.model.check import Diagnosis
@@ -16,11 +19,29 @@ if TYPE_CHECKING:
 WIDTH = 100
 
 
+class PlainConsole(Console):
+    """A console to which all text is data: nothing in it is markup, an emoji's name or a terminal's command.
+
+    What rich itself says to the terminal (colours, a bar's cursor) is not text and passes.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"highlight": False, "markup": False, "emoji": False, **options})
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        # Before the layout, so that what is written out is counted.
+        return super().render_str(printable(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that never exceeds 100 columns (and has 100 when piped)."""
     stream = sys.stderr if stderr else sys.stdout
-    made = Console(stderr=stderr, highlight=False)
-    return Console(stderr=stderr, highlight=False, width=min(made.width, WIDTH) if stream.isatty() else WIDTH)
+    made = Console(stderr=stderr)
+    return PlainConsole(stderr=stderr, width=min(made.width, WIDTH) if stream.isatty() else WIDTH)
 
 
 def quoted(token: str) -> str:

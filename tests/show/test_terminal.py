@@ -1,0 +1,78 @@
+"""The terminal shows what data says and does nothing it says."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+from headwise.cli.bars import stage_bars, timed_bar
+from headwise.cli.main import main
+from headwise.errors import HeadwiseError
+from headwise.model.progress import Progress
+from headwise.show.terminal import PlainConsole, attention_table, console
+
+NASTY = "\x1b]0;owned\x9c\x9b31m[/x][link=https://a.b]:smile: \u202eabc"
+SHOWN = r"\x1b]0;owned\x9c\x9b31m[/x][link=https://a.b]:smile: \u202eabc"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def harmless(text: str) -> bool:
+    return not any(c in text for c in "\x1b\x9c\x9b\u202e")
+
+
+def test_text_is_shown_as_it_is_and_never_acts(capsys: pytest.CaptureFixture[str]) -> None:
+    out = console()
+    table = Table(title=NASTY)
+    table.add_column(NASTY)
+    table.add_row(NASTY)
+    table.add_row(Text(NASTY))
+    for one in (NASTY, Text(NASTY), table, attention_table(NASTY, [(NASTY, 0.5)])):
+        out.print(one)
+    shown = capsys.readouterr().out
+    assert harmless(shown)
+    assert shown.count(SHOWN) == 8
+    assert all(len(line) <= 100 for line in shown.splitlines())
+
+
+def test_colours_still_reach_a_terminal() -> None:
+    out = Terminal()
+    PlainConsole(file=out, force_terminal=True, color_system="standard", width=80).print(
+        Text("a\x1bb", style="red")
+    )
+    assert out.getvalue() == "\x1b[31ma\\x1bb\x1b[0m\n"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_stages_and_titles_are_data(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    err = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr(Progress, "_PATIENCE", -1.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    for bars in (stage_bars, timed_bar):
+        with bars() as told:
+            told(NASTY, 1, 2)
+            told(NASTY, 2, 2)
+    with Progress(NASTY) as progress:
+        progress.stage(NASTY, 0.5)
+    assert "\\x1b]0;owned" in err.getvalue()
+    assert "\x1b]0;" not in err.getvalue() and "\x9c" not in err.getvalue() and "\x9b" not in err.getvalue()
+
+
+def test_the_error_line_is_one_harmless_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(arguments: list[str]) -> int:
+        raise HeadwiseError(f"{NASTY}\nis not known \udce9")
+
+    monkeypatch.setattr("headwise.cli.main._dispatch", refuse)
+    assert main([]) == 2
+    assert capsys.readouterr().err == f"headwise: {SHOWN} is not known \\udce9\n"
