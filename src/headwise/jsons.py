@@ -22,6 +22,7 @@ _LONE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 # Legal inside JSON strings, but a terminal or a script acts on them.
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _MARKUP = re.compile("[<>&]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 class NotJson(ValueError):
@@ -90,6 +91,15 @@ def for_html(value: Any) -> str:
     '"\\\\u003c/script\\\\u003e"'
     """
     return _MARKUP.sub(_escaped, dumps(value, indent=None))
+
+
+def ascii_only(text: str) -> str:
+    """The same JSON document for where only ASCII can be written.
+
+    >>> ascii_only('["é 🍎"]')
+    '["\\\\u00e9 \\\\ud83c\\\\udf4e"]'
+    """
+    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ from headwise.cli.toy import app
 from headwise.errors import HeadwiseError
 from headwise.show import toy_payload as draw
 from headwise.show.report import figure_table
-from headwise.toy.small_lm import DATA
+from headwise.toy.small_lm import DATA, LMSetup, build, save_model
 
 QUICK = ["payload", "--d-head", "4", "--r1", "1", "--r2", "2", "--steps", "40", "--samples", "600"]
 
@@ -58,6 +58,11 @@ def test_alignment(tmp_path):
     many = tmp_path / "many"
     run("alignment", "--case", "pairs", "--seeds", "1", "--steps", "2", "--out", str(many))
     assert (many / "report.html").exists()
+
+
+def test_saving_a_checkpoint_draws_nothing(tmp_path, capfd):
+    save_model(build(LMSetup(width=8, heads=2)), tmp_path / "step")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_training_measures_given_checkpoints(tmp_path):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headwise import jsons
+from headwise.cli.outputs import print_json
 from headwise.cli.verb import new_app
 
 app = new_app("Show the model's answer and the heads that attend most strongly to each token.")
@@ -31,7 +31,7 @@ def attention(
 
     found = strongest_heads(load(model), prompt, to=to, query=query, top=top)
     if as_json:
-        print(jsons.dumps(found.as_dict(), indent=2))
+        print_json(found.as_dict())
         return
     out = console()
     out.print(f"Prompt: {prompt}", markup=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headwise import jsons
+from headwise.cli.outputs import print_json
 from headwise.cli.verb import new_app
 
 app = new_app("Split a head's attention logits by the features of a bank, token by token.")
@@ -50,7 +50,7 @@ def attribute(
         attribution_report(records, prompt).write(out)
     if as_json:
         document = {"prompt": prompt, "query": rows[0], "logits": records}
-        print(jsons.dumps(document))
+        print_json(document)
         return
     from headwise.show.contrast_terminal import attribution_table
     from headwise.show.terminal import console

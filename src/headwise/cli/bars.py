@@ -7,17 +7,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from headwise.model.progress import is_quiet
 from headwise.strings import printable
 
 
 @contextmanager
 def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
     """A function of (stage, done, total) that draws one bar a stage."""
-    if not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         told: set[str] = set()
 
         def tell(stage: str, done: int, total: int) -> None:
-            if stage not in told:
+            if stage not in told and not is_quiet():
                 told.add(stage)
                 print(printable(f"headwise: {stage}: {total} prompts"), file=sys.stderr, flush=True)
 
@@ -83,12 +84,12 @@ def time_text(seconds: float | None) -> str:
 def timed_bar(every: float = 30.0) -> Iterator[Callable[[str, int, int], None]]:
     """A function of (stage, done, total) for one long stage, with the time left; in a log, a line now and then."""
     pace, told = Pace(), 0.0
-    if not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
 
         def tell(stage: str, done: int, total: int) -> None:
             nonlocal told
             left = pace.left(done, total)
-            if told and done < total and time.monotonic() - told < every:
+            if is_quiet() or (told and done < total and time.monotonic() - told < every):
                 return
             told = time.monotonic()
             rest = f", {time_text(left)} left" if left is not None and done < total else ""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headwise import jsons
+from headwise.cli.outputs import print_json
 from headwise.cli.verb import new_app
 
 app = new_app("Split one attention over the channels (singular pairs) of its head.")
@@ -51,6 +51,6 @@ def channels(
             "sparsity": split.sparsity, "control_sparsity": split.control_sparsity,
             "channels_needed": split.channels_needed, "error": split.error,
         }  # fmt: skip
-        print(jsons.dumps(document, indent=2))
+        print_json(document)
         return
     console().print(channels_table(split, found, tokens, top))

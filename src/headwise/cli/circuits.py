@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from headwise import jsons
+from headwise.cli.outputs import print_json
 from headwise.cli.verb import new_app
 from headwise.strings import printable
 
@@ -44,6 +44,7 @@ def circuits(
     from headwise.families.collect import estimated_bytes, size_text, trace_many
     from headwise.families.summary import run_summary
     from headwise.model.load import load
+    from headwise.model.progress import is_quiet
     from headwise.tasks.answer_tasks import make_answers
 
     loaded = load(model)
@@ -51,7 +52,8 @@ def circuits(
     for note in answers.notes:
         print(printable(f"headwise: {note}"), file=sys.stderr)
     size = size_text(estimated_bytes(loaded, answers))
-    print(f"headwise: {len(answers)} prompts, about {size} in {str(out)!r}", file=sys.stderr, flush=True)
+    if not is_quiet():
+        print(f"headwise: {len(answers)} prompts, about {size} in {str(out)!r}", file=sys.stderr, flush=True)
     began = time.perf_counter()
     reports: list[int] = []
     with timed_bar() as bar:
@@ -81,7 +83,7 @@ def circuits(
         "notes": list(answers.notes),
     }
     if as_json:
-        print(jsons.dumps(summary))
+        print_json(summary)
         return
     from headwise.show.circuits_terminal import summary_tables
     from headwise.show.terminal import console

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headwise import jsons
+from headwise.cli.outputs import print_json
 from headwise.cli.verb import new_app
 
 app = new_app("Check a model: captured numbers against the model's own, each with its error and tolerance.")
@@ -27,7 +27,7 @@ def doctor(
 
     diagnosis = examine(load(model, revision=revision, dtype=dtype, check=False))
     if as_json:
-        print(jsons.dumps(diagnosis.as_dict(), indent=2))
+        print_json(diagnosis.as_dict())
     else:
         from headwise.show.terminal import console, diagnosis_table
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headwise import jsons
+from headwise.cli.outputs import print_json, refuse_unwritable
 from headwise.cli.verb import new_app
 
 app = new_app(
@@ -45,8 +45,6 @@ def explain(
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Say why a head attends from one token to another: what made the score, who wrote it, and proof."""
-    from headwise.cli.outputs import refuse_unwritable
-
     page = Path("explanation.html") if open_page and html is None else html
     if page is not None:
         refuse_unwritable(page)
@@ -77,7 +75,7 @@ def explain(
         page.parent.mkdir(parents=True, exist_ok=True)
         why.save_html(page)
     if as_json:
-        print(jsons.dumps(why.to_json(), indent=2))
+        print_json(why.to_json())
     else:
         from headwise.show.why_terminal import explanation
 

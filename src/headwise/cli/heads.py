@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from headwise import jsons
 from headwise.cli.bars import stage_bars
 from headwise.cli.contrast import task_options
+from headwise.cli.outputs import print_json
 from headwise.cli.verb import new_app
 
 app = new_app("Rank every head of the model on a task in one pass.")
@@ -52,7 +52,7 @@ def heads(
             "heads": [s.as_dict() for s in scores],
             "chosen": [str(h) for h in choose_heads(scores, made.rule)],
         }
-        print(jsons.dumps(document))
+        print_json(document)
         return
     from headwise.show.contrast_terminal import heads_table
     from headwise.show.terminal import console

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headwise import jsons
+from headwise.cli.outputs import print_json
 from headwise.cli.verb import new_app
 
 app = new_app("Remove or boost edges of a traced circuit, against as many unused channels.")
@@ -62,6 +62,6 @@ def intervene(
             "effects": [asdict(e) for e in effects],
             "faithfulness": None if whole is None else asdict(whole),
         }
-        print(jsons.dumps(document, indent=2))
+        print_json(document)
         return
     console().print(effects_table(effects, whole))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from headwise.errors import HeadwiseError
@@ -37,16 +38,24 @@ VERBS: dict[str, tuple[str, str]] = {
     "toy": ("headwise.cli.toy", "controlled worlds with known features: payload, alignment, training"),
 }
 
+QUIET = ("-q", "--quiet")
 WRONG_USE = 2
 INTERRUPTED = 130
 
 
 def run() -> None:
     """Entry point of the ``headwise`` command."""
-    code = main(sys.argv[1:])
-    # All work is done and written. Taking a loaded model and torch apart module by module would cost two more seconds.
-    sys.stdout.flush()
+    from headwise.cli.streams import prepare
+
+    try:
+        prepare()
+        code = main(sys.argv[1:])
+    except HeadwiseError as error:
+        code = _complain(str(error))
+    with suppress(HeadwiseError, OSError):  # said already, or nobody reads any more
+        sys.stdout.flush()
     sys.stderr.flush()
+    # All work is done and written. Taking a loaded model and torch apart module by module would cost two more seconds.
     os._exit(code)
 
 
@@ -72,6 +81,25 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    from headwise.model.progress import silenced
+
+    arguments, quiet = _without_quiet(arguments)
+    with silenced(quiet):
+        return _run_verb(arguments)
+
+
+def _without_quiet(arguments: list[str]) -> tuple[list[str], bool]:
+    """``--quiet`` is meant for every verb, so it may come before or after it; after ``--`` it is text.
+
+    >>> _without_quiet(["explain", "-q", "--", "--quiet"])
+    (['explain', '--', '--quiet'], True)
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [word for word in arguments[:end] if word not in QUIET]
+    return kept + arguments[end:], len(kept) < end
+
+
+def _run_verb(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
@@ -107,12 +135,16 @@ def overview() -> str:
         "headwise: why does this attention head attend here?\n\n"
         f"Usage: headwise COMMAND ...\n\nCommands:\n{rows}\n\n"
         "Options:\n  -h, --help     this page; `headwise COMMAND --help` for one command\n"
+        "  -q, --quiet    no progress on stderr; for every command, before or after its name\n"
         "  -V, --version  the version"
     )
 
 
 def _one_line(error: Exception) -> str:
-    text = " ".join(str(getattr(error, "format_message")()).split()).rstrip(".")  # noqa: B009
+    from headwise.strings import shortened
+
+    words = str(getattr(error, "format_message")()).split()  # noqa: B009
+    text = " ".join(shortened(word, 80) for word in words).rstrip(".")
     return text[:1].lower() + text[1:]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwise import jsons
+from headwise.cli.outputs import print_json
 from headwise.cli.verb import new_app
 from headwise.strings import printable
 
@@ -26,7 +26,7 @@ def models(
 
     rows = listing()
     if as_json:
-        print(jsons.dumps({"schema": 1, "cache": str(store.cache_folder()), "models": rows}, indent=2))
+        print_json({"schema": 1, "cache": str(store.cache_folder()), "models": rows})
         return
     cells = [("name", "ready", "size", "licence", "where")]
     for row in rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,12 +46,22 @@ def keep_study(
     report.write(out / "report.html")
 
 
+def print_json(document: Any) -> None:
+    """One JSON document on stdout, whatever stdout's encoding."""
+    text = jsons.dumps(document)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = jsons.ascii_only(text)
+    print(text)
+
+
 def show_study(
     document: Mapping[str, Any], table: Callable[[], Any], out: Path | None, *, as_json: bool
 ) -> None:
     """One JSON document, or a table for people and where the report lies."""
     if as_json:
-        print(jsons.dumps(document))
+        print_json(document)
         return
     from headwise.show.terminal import console
 

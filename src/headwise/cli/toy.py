@@ -10,14 +10,22 @@ from typing import Annotated, Any
 
 import typer
 
-from headwise import jsons
+from headwise.cli.outputs import print_json
+from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 
-app = typer.Typer(help="Controlled worlds with known answers.", no_args_is_help=True)
+app = new_app("Controlled worlds with known answers.")
 
 Out = Annotated[Path | None, typer.Option(help="Run folder: results, report, and where to continue from.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+
+
+@app.callback(invoke_without_command=True)
+def toy(context: typer.Context) -> None:
+    """Controlled worlds with known answers."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @contextmanager
@@ -25,6 +33,7 @@ def _progress() -> Iterator[Any]:
     """A progress bar on stderr, so that stdout holds results alone."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from headwise.model.progress import is_quiet
     from headwise.show.terminal import console
 
     columns = (
@@ -33,13 +42,13 @@ def _progress() -> Iterator[Any]:
         TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=console(stderr=True), transient=True, disable=is_quiet()) as bar:
         yield bar
 
 
 def _finish(document: dict[str, Any], as_json: bool, out: Path | None, lines: list[str]) -> None:
     if as_json:
-        print(jsons.dumps(document))
+        print_json(document)
         return
     for line in lines:
         typer.echo(line)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headwise import jsons
+from headwise.cli.outputs import print_json
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 from headwise.files import write_text
@@ -80,7 +81,7 @@ def trace(
     if attribution_graph is not None:
         write_text(attribution_graph, jsons.dumps(circuit.to_attribution_graph(), indent=None))
     if json_file is not None and str(json_file) == "-":
-        print(jsons.dumps(circuit.to_dict()))
+        print_json(circuit.to_dict())
         return
     out = console()
     out.print(circuit_summary(circuit, top))

@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 from headwise.strings import printable
+
+_quiet = False
+
+
+@contextmanager
+def silenced(quiet: bool = True) -> Iterator[None]:
+    """Inside, nothing tells of progress on stderr."""
+    global _quiet
+    before, _quiet = _quiet, quiet
+    try:
+        yield
+    finally:
+        _quiet = before
+
+
+def is_quiet() -> bool:
+    """Whether the user wants no progress on stderr."""
+    return _quiet
 
 
 class Progress:
@@ -31,7 +51,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not _quiet:
             from rich.console import Console
             from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
@@ -58,7 +78,7 @@ class Progress:
             shown = self._done + self._STEP * (1.0 - self._done) * fraction
         if self._bar:
             self._bar.update(self._task, completed=shown, stage=printable(name))
-        elif not self._announced and time.monotonic() - self._began > self._PATIENCE:
+        elif not _quiet and not self._announced and time.monotonic() - self._began > self._PATIENCE:
             self._announced = True
             print(f"headwise: {self.title} ...", file=sys.stderr, flush=True)
 

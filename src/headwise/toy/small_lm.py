@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from headwise.errors import HeadwiseError
+from headwise.model.quiet import quiet_transformers
 from headwise.toy.language import tokenizer, training_batch, vocabulary
 from headwise.toy.runs import RunFolder
 
@@ -138,5 +139,6 @@ def _save(
 
 def save_model(model: Any, target: Path) -> None:
     """Weights, configuration and tokenizer as transformers lays them out."""
-    model.save_pretrained(target, safe_serialization=True)
-    tokenizer().save_pretrained(target)
+    with quiet_transformers():
+        model.save_pretrained(target, safe_serialization=True)
+        tokenizer().save_pretrained(target)
