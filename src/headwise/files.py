@@ -44,6 +44,8 @@ def writing(path: str | Path) -> Iterator[Path]:
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """:func:`writing` for callers that have their own words for a full disk: an ``OSError`` stays one."""
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "a name cannot hold a NUL character")
     if not _is_replaceable(path):
         with tempfile.TemporaryDirectory(prefix="headwise-") as folder:
             part = Path(folder, "part")

@@ -90,7 +90,8 @@ def for_html(value: Any) -> str:
     >>> for_html("</script>")
     '"\\\\u003c/script\\\\u003e"'
     """
-    return _MARKUP.sub(_escaped, dumps(value, indent=None))
+    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _MARKUP.sub(_escaped, _UNSAFE.sub(_escaped, text))
 
 
 def ascii_only(text: str) -> str:

@@ -15,7 +15,8 @@ import torch
 
 from headwise.errors import HeadwiseError
 from headwise.model.core import Model
-from headwise.show.why_page import notebook, page, write_page
+from headwise.show.notebook import explanation
+from headwise.show.why_page import page, write_page
 from headwise.why.explain import Explanation, explain
 from headwise.why.proof import FeatureTest, Outcome
 from headwise.why.what import FeaturePart
@@ -297,15 +298,16 @@ def test_pattern_survives(why: Explanation) -> None:
 def test_lone_surrogate_can_be_written(why: Explanation, tmp_path: Path) -> None:
     broken = replace(why, tokens=("\ud83d", *why.tokens[1:]))
     assert write_page(broken, tmp_path / "a.html").stat().st_size > 1000
-    notebook(broken).encode()
+    explanation(broken).encode()
 
 
 def test_unwritable_path_is_one_line(why: Explanation, tmp_path: Path) -> None:
-    for path in (tmp_path / "missing" / "a.html", tmp_path, Path("")):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "a.html", tmp_path, Path(""), tmp_path / "a\0.html"):
         with pytest.raises(HeadwiseError, match="cannot be written") as error:
             write_page(why, path)
         assert "\n" not in str(error.value)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_stopped_writing_leaves_nothing(
@@ -316,7 +318,7 @@ def test_stopped_writing_leaves_nothing(
 
     target = tmp_path / "a.html"
     target.write_text("before")
-    monkeypatch.setattr(Path, "replace", stop)
+    monkeypatch.setattr(os, "replace", stop)
     with pytest.raises(KeyboardInterrupt):
         write_page(why, target)
     assert [p.name for p in tmp_path.iterdir()] == ["a.html"]
@@ -324,10 +326,10 @@ def test_stopped_writing_leaves_nothing(
 
 
 def test_notebook_repr_needs_no_script(featured: Explanation, odd: Explanation) -> None:
-    text = notebook(featured)
+    text = explanation(featured)
     assert text.count("<table") == 3 and "<script" not in text
     assert "&lt;b&gt;subject" in text
-    assert "<img" not in notebook(odd)
+    assert "<img" not in explanation(odd)
 
 
 def test_figure_holds_the_three_parts(featured: Explanation) -> None:

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 from headwise.errors import HeadwiseError
+from headwise.show.kit.escape import label
 from headwise.show.report import Figure, Report, Section, Table, Text, figure_table
 
 NASTY = "<script>alert('x')</script> & </script>"
@@ -24,7 +25,7 @@ def test_everything_is_escaped():
     assert text.count("&lt;script&gt;alert") >= 8
     spec = re.search(r'class="spec" data-for="f0">(.*?)</script>', text, re.S)
     assert spec
-    assert json.loads(spec[1])["data"][0]["name"] == NASTY
+    assert json.loads(spec[1])["data"][0]["name"] == label(NASTY)
 
 
 def test_plotly_is_inlined_once_and_only_if_needed():
@@ -33,7 +34,7 @@ def test_plotly_is_inlined_once_and_only_if_needed():
     assert len(with_figures) < 8_000_000
     assert len(without) < 20_000
     assert with_figures.count("<!doctype html>") == 1
-    assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!#)', with_figures)
+    assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!#|data:,")', with_figures)
 
 
 def test_figure_tables_hold_the_traces():

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.errors import HeadwiseError
@@ -276,14 +275,9 @@ class Circuit:
         return f"Circuit({answer}{len(self.heads)} head firings, {len(self.nodes)} nodes, {len(self.edges)} edges)"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(self.label(e.source))}</td><td>{escape(self.label(e.target))}</td><td>{e.side}</td>"
-            f"<td style='text-align:right'>{e.weight:.3f}</td><td>{', '.join(map(str, e.channels))}</td></tr>"
-            for e in sorted(self.edges, key=lambda e: -e.weight)[:30]
-        )
-        more = f"<p>… and {len(self.edges) - 30} lighter edges</p>" if len(self.edges) > 30 else ""
-        head = "<tr><th>from</th><th>to</th><th>side</th><th>weight</th><th>channels</th></tr>"
-        return f"<p><b>{escape(repr(self))}</b></p><table>{head}{rows}</table>{more}"
+        from headwise.show.notebook import circuit
+
+        return circuit(self)
 
 
 def node_of(component: Component, position: int, attention: float | None = None) -> Node:

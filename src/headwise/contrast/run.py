@@ -4,7 +4,6 @@ folder.
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -178,19 +177,9 @@ class ContrastRun:
         return "\n".join([f"{self.task} in {self.model}: best heads {best}", "", *lines])
 
     def _repr_html_(self) -> str:
-        header, *rows = self.summary()
+        from headwise.show.notebook import contrast_run
 
-        def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
-
-        best = ", ".join(f"{html.escape(h['head'])} {h['score']:.2f}" for h in self.heads[:5])
-        notes = "".join(f"<li>{html.escape(w)}</li>" for w in self.warnings)
-        body = "".join(line(r, "td") for r in rows)
-        return (
-            f"<p><b>{html.escape(self.task)}</b> in {html.escape(self.model)}: best heads {best}</p>"
-            f"<table><thead>{line(header, 'th')}</thead><tbody>{body}</tbody></table>"
-            + (f"<ul>{notes}</ul>" if notes else "")
-        )
+        return contrast_run(self)
 
 
 def gallery_labels(examples: Sequence[Any], colours: dict[str, str]) -> dict[str, Any]:

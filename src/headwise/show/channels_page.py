@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from headwise.show.report import Figure, Report, Section, Text
+from headwise.show.report import Figure, Report, Section, Text, literal
 from headwise.show.theme import NEUTRAL, PALETTE, styled
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def channels_report(split: ChannelSplit, channels: Channels, tokens: Sequence[st
             ),
             Section("Spectrum", [Figure(spectrum, "Singular values of the head's query–key form.")]),
         ],
-        subtitle=f"{tokens[split.query]!r} ({split.query}) attends to {tokens[split.key]!r} ({split.key})",
+        subtitle=f"{literal(repr(tokens[split.query]))} ({split.query}) attends to "
+        f"{literal(repr(tokens[split.key]))} ({split.key})",
         facts={
             "attention": f"{split.attention:.3f}",
             "relative attention": f"{float(split.relative.sum()):.3f}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.show import contrast_figures as figures
 from headwise.show import contrast_spaces as spaces
-from headwise.show.report import Block, Figure, Report, Section, Table, Text
+from headwise.show.report import Block, Figure, Report, Section, Table, Text, literal
 
 if TYPE_CHECKING:
     from headwise.contrast.run import ContrastRun
@@ -23,7 +23,7 @@ def contrast_report(run: ContrastRun, *, umap: bool = False) -> Report:
     sections = [
         Section(
             "What to beware of",
-            [Text("\n\n".join(run.warnings) or "Nothing was found wrong with the design.")],
+            [Text("\n\n".join(map(literal, run.warnings)) or "Nothing was found wrong with the design.")],
         ),
         Section(
             "Heads", [_heads_text(run), Figure(figures.head_ranking(run), "The best heads, 95 % intervals.")]
@@ -37,7 +37,7 @@ def contrast_report(run: ContrastRun, *, umap: bool = False) -> Report:
     return Report(
         f"{run.task}: why do these heads attend here?",
         sections,
-        subtitle=f"Contrastive query-key features in `{run.model}`, tested on words and wordings not "
+        subtitle=f"Contrastive query-key features in `{literal(run.model)}`, tested on words and wordings not "
         f"fitted on.",
         facts={
             "heads scanned": str(len(run.heads)),
@@ -109,14 +109,16 @@ def _head(run: ContrastRun, head: str, umap: bool) -> list[Block]:
         blocks.append(
             Figure(
                 spaces.subspace_pca(run, head, f["name"]),
-                f"Keys and queries inside {f['name']} (as Figure {figure}).",
+                f"Keys and queries inside {literal(f['name'])} (as Figure {figure}).",
             )
         )
         if f["union"]:
             blocks.append(Figure(spaces.keys_pca(run, head, f["name"]), "Keys alone (as Figure 6b)."))
         if f["rank"] > 3 and umap:
             blocks.append(
-                Figure(spaces.subspace_umap(run, head, f["name"]), f"{f['name']} by UMAP (as Figure 8).")
+                Figure(
+                    spaces.subspace_umap(run, head, f["name"]), f"{literal(f['name'])} by UMAP (as Figure 8)."
+                )
             )
     blocks.append(
         Figure(spaces.subspace_pca(run, head, None), "The same vectors, not projected (as Figure 17).")
@@ -176,4 +178,4 @@ def attribution_report(records: Sequence[dict[str, Any]], prompt: str) -> Report
             caption = f"{method}: {shown:.0%} of the logits' variation over tokens is explained."
             blocks.append(Figure(figures.logit_bars(records, head, method), caption))
         sections.append(Section(f"Head {head}", blocks))
-    return Report("Logits by feature", sections, subtitle=prompt)
+    return Report("Logits by feature", sections, subtitle=literal(prompt))

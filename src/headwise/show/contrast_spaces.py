@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.show.theme import PALETTE, styled
+from headwise.show.theme import PALETTE, natural, styled
 
 if TYPE_CHECKING:
     from headwise.contrast.run import ContrastRun
@@ -59,15 +59,14 @@ def _scatter(
                     name=value,
                     legendgroup=value,
                     showlegend=legend,
-                    hovertemplate=f"{value}, {name}<extra></extra>",
+                    hovertemplate=f"%{{fullData.name}}, {name}<extra></extra>",
                 )
             )
     return traces
 
 
 def _order(labels: list[str], most: int = 16) -> list[str]:
-    values = sorted(set(labels), key=lambda v: (0, int(v), v) if v.isdigit() else (1, 0, v))
-    return values[:most]
+    return sorted(set(labels), key=natural)[:most]
 
 
 def _components(x: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -193,9 +192,9 @@ def keys_pca(run: ContrastRun, head: str, name: str, *, group: str | None = None
         figure.add_annotation(
             x=centre[0],
             y=centre[1] if len(centre) > 1 else 0,
-            text=f"<b>{value}</b>",
+            text=value,
             showarrow=False,
-            font={"color": WIDE[number % len(WIDE)], "size": 13},
+            font={"color": WIDE[number % len(WIDE)], "size": 13, "weight": 700},
             bgcolor="rgba(255,255,255,0.75)",
         )
     return styled(

@@ -16,7 +16,7 @@ from plotly.subplots import make_subplots
 
 from headwise.families.cluster import LEVEL, STABLE, leaf_order
 from headwise.families.compare import OPPOSITE, SAME
-from headwise.show.theme import NEUTRAL, PALETTE, styled
+from headwise.show.theme import NEUTRAL, PALETTE, natural, styled
 
 if TYPE_CHECKING:
     from headwise.families.result import FamilyRun
@@ -123,7 +123,7 @@ def heat_map(found: FamilyRun) -> go.Figure:
 
 def _draw_strip(figure: go.Figure, row: int, name: str, values: np.ndarray) -> None:
     names, codes = np.unique(values, return_inverse=True)
-    palette = [family_colour(int(v)) if name == "family" and v.isdigit() else c
+    palette = [family_colour(int(v)) if name == "family" and v.isdecimal() and len(v) < 9 else c
                for v, c in zip(names.tolist(), colours(len(names)), strict=True)]  # fmt: skip
     steps: list[list[Any]] = []
     for i, colour in enumerate(palette):
@@ -136,7 +136,7 @@ def _draw_strip(figure: go.Figure, row: int, name: str, values: np.ndarray) -> N
             colorscale=steps,
             showscale=False,
             text=values[None].tolist(),
-            hovertemplate=f"{name} %{{text}}<extra></extra>",
+            hovertemplate="%{fullData.name} %{text}<extra></extra>",
             name=name,
         ),
         row,
@@ -235,7 +235,7 @@ def compositions(found: FamilyRun) -> go.Figure:
     """Sizes of families, and of which values of each label they are made."""
     families = found.families[:30]
     labels = found.telling
-    values = {name: sorted(np.unique(found.groups[name]).tolist(), key=_natural) for name in labels}
+    values = {name: sorted(np.unique(found.groups[name]).tolist(), key=natural) for name in labels}
     widths = [4.0, *(max(2.0, 0.75 * len(values[name])) for name in labels)]
     figure = make_subplots(
         1, 1 + len(labels), shared_yaxes=True, column_widths=widths, horizontal_spacing=0.03,
@@ -254,7 +254,7 @@ def compositions(found: FamilyRun) -> go.Figure:
             go.Heatmap(z=share, x=values[name], y=names, text=count, texttemplate="%{text}", zmin=0, zmax=1,
                        xgap=1, ygap=1, textfont={"size": 11},
                        colorscale=[[0, "#D9E4EE"], [1, "#0072B2"]], showscale=False, name=name,
-                       hovertemplate=f"%{{y}}, {name} %{{x}}: %{{text}} prompts (%{{z:.0%}})<extra></extra>"),
+                       hovertemplate="%{y}, %{fullData.name} %{x}: %{text} prompts (%{z:.0%})<extra></extra>"),
             1, column,
         )  # fmt: skip
         figure.update_xaxes(type="category", row=1, col=column)
@@ -264,10 +264,6 @@ def compositions(found: FamilyRun) -> go.Figure:
     figure.update_yaxes(autorange="reversed", showgrid=False)
     figure.update_xaxes(showgrid=False)
     return figure
-
-
-def _natural(text: str) -> tuple[int, int, str]:
-    return (0, int(text), text) if text.isdigit() else (1, 0, text)
 
 
 # --- what differs --------------------------------------------------------------------------------------------------
@@ -335,7 +331,7 @@ def causality_bars(found: FamilyRun) -> go.Figure:
     """Change of the answer's lead when a family's own signals leave, in its own and in other prompts, with controls."""
     names = [f.name for f in found.families]
     tests = [t for t in found.causality if t.own is not None and t.other is not None]
-    labels = [f"{t.features} signals of {names[t.exclusive_to]}<br>not of {names[t.against]}" for t in tests]
+    labels = [f"{t.features} signals of {names[t.exclusive_to]}\nnot of {names[t.against]}" for t in tests]
     figure = go.Figure()
     kinds = (
         ("own", "change", PALETTE[1], "in own prompts"),

@@ -10,7 +10,7 @@ from headwise.families.compare import FEWEST_PROMPTS, OPPOSITE, SAME
 from headwise.show import families_figures as figures
 from headwise.show.families_circuits import HEAVIEST, side_by_side
 from headwise.show.families_terminal import composition, verdict
-from headwise.show.report import Block, Cell, Figure, Report, Section, Table, Text
+from headwise.show.report import Block, Cell, Figure, Report, Section, Table, Text, literal
 
 if TYPE_CHECKING:
     from headwise.families.result import FamilyRun
@@ -38,7 +38,7 @@ def families_report(found: FamilyRun) -> Report:
     return Report(
         f"{document['task']}: families of circuits",
         sections,
-        subtitle=f"Circuits of `{document['model']}`, compared by {by}. {verdict(found).capitalize()}.",
+        subtitle=f"Circuits of `{literal(document['model'])}`, compared by {by}. {_verdict(found)}.",
         facts={
             "prompts": str(document["n_prompts"]),
             "circuits": str(document["n_traced"]),
@@ -48,6 +48,11 @@ def families_report(found: FamilyRun) -> Report:
             **{f"AMI with {a.label}": f"{a.ami:z.2f}" for a in found.agreements if a.label in found.telling},
         },
     )
+
+
+def _verdict(found: FamilyRun) -> str:
+    said = literal(verdict(found))
+    return said[:1].upper() + said[1:]
 
 
 def _how_many(found: FamilyRun) -> list[Block]:
@@ -64,7 +69,7 @@ def _how_many(found: FamilyRun) -> list[Block]:
         "which vary continuously and have no gap. **Shuffled edges** only keep sizes and frequencies."
     )
     if not found.cuts or found.null is None:
-        return [Text(verdict(found).capitalize() + "."), text]
+        return [Text(f"{_verdict(found)}."), text]
     n = found.null.prompts
     whole = (
         "all prompts"
@@ -82,7 +87,7 @@ def _how_many(found: FamilyRun) -> list[Block]:
         "strays",
     )
     return [
-        Text(verdict(found).capitalize() + "."),
+        Text(f"{_verdict(found)}."),
         text,
         Figure(
             figures.numbers_of_families(found),
@@ -124,7 +129,7 @@ def _distances(found: FamilyRun) -> list[Block]:
     order = (
         "in the order of the tree"
         if found.grouped_by is None
-        else f"by {found.grouped_by}, then as in the tree"
+        else f"by {literal(found.grouped_by)}, then as in the tree"
     )
     caption = f"{n} circuits {order}, labels below.{blocks} Distances are rounded to 1 %."
     table = Table(("mean distance", *names), mean)
@@ -185,7 +190,7 @@ def _representatives(found: FamilyRun) -> list[Block]:
     for a, b in _pairs(found):
         names = [found.families[i] for i in (a, b)]
         caption = f"The {HEAVIEST} heaviest edges of each. " + " ".join(
-            f"Family {f.name}: “{f.prompt}”." for f in names
+            f"Family {literal(f.name)}: “{literal(f.prompt)}”." for f in names
         )
         blocks.append(Figure(side_by_side(found, a, b), caption))
     return blocks
@@ -256,6 +261,8 @@ def _causality(found: FamilyRun) -> list[Block]:
         )
     none = [t for t in found.causality if t.own is None]
     if none:
-        said = "; ".join(f"{names[t.exclusive_to]} against {names[t.against]}" for t in none)
+        said = "; ".join(
+            f"{literal(names[t.exclusive_to])} against {literal(names[t.against])}" for t in none
+        )
         blocks.append(Text(f"No exclusive signals: {said}."))
     return blocks

@@ -3,18 +3,16 @@
     Report("Binding", [Section("Heads", [Text("…"), Figure(fig, "Head scores"), Table(("head",),
     [("L9H6",)])])]).write(path)
 
-Plotly's script is inlined once. Everything that came from outside is escaped: text and table cells as HTML,
-figures as JSON that cannot close its own script element.
+Plotly's script is inlined once. Everything that came from outside is text: in tables, in figures, and inside
+a :class:`Text` where it went through :func:`literal`.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,10 @@ import plotly.graph_objects as go
 import plotly.io as pio
 from plotly.offline import get_plotlyjs
 
-from headwise.errors import HeadwiseError
+from headwise import files
+from headwise.show.kit.escape import attribute, script_json, text
+from headwise.show.kit.figures import inert
+from headwise.show.kit.page import page, script
 
 Cell = str | float | int | bool | None
 TABLE_LIMIT = 1000
@@ -32,7 +33,7 @@ TABLE_LIMIT = 1000
 @dataclass(frozen=True)
 class Text:
     """Plain text. Blank lines part paragraphs; ``backticks`` mark code, **stars** mark weight. Nothing else
-    is markup.
+    is markup; what came from outside goes through :func:`literal`, so that none of it is.
     """
 
     body: str
@@ -81,40 +82,28 @@ class Report:
         specs: list[str] = []
         body = "\n".join(_section(i, s, specs) for i, s in enumerate(self.sections))
         links = "".join(
-            f'<a href="#s{i}">{html.escape(s.title)}</a>' for i, s in enumerate(self.sections) if s.title
+            f'<a href="#s{i}">{text(s.title)}</a>' for i, s in enumerate(self.sections) if s.title
         )
-        facts = "".join(
-            f"<div><dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd></div>" for k, v in self.facts.items()
-        )
-        page = resources.files("headwise.show").joinpath("report.html").read_text(encoding="utf-8")
+        facts = "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for k, v in self.facts.items())
         parts = {
-            "title": html.escape(self.title),
+            "title": text(self.title),
             "subtitle": _paragraphs(self.subtitle) if self.subtitle else "",
             "facts": f"<dl class=facts>{facts}</dl>" if facts else "",
             "links": links,
             "body": body,
             "figures": "".join(specs),
-            # Without figures the page needs no plotting script, which is most of its size.
-            "plotly": f"<script>{get_plotlyjs()}</script>" if specs else "",
         }
-        return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], page)
+        # Without figures the page needs no plotting script, which is most of its size.
+        plotly = [get_plotlyjs()] if specs else []
+        return page("report.html", parts, [*plotly, script("report.js")])
 
     def write(self, path: str | Path) -> Path:
         """Write the page; a reader never sees half of it."""
-        path = Path(path)
-        beside = path.with_name(f".{path.name}.part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_text(self.html(), encoding="utf-8")
-            beside.replace(path)
-        except OSError as error:
-            reason = error.strerror or "not writable"
-            raise HeadwiseError(f"{str(path)!r} cannot be written ({reason}): choose another path") from None
-        return path
+        return files.write_text(path, self.html())
 
 
 def _section(index: int, section: Section, specs: list[str]) -> str:
-    head = f"<h2>{html.escape(section.title)}</h2>" if section.title else ""
+    head = f"<h2>{text(section.title)}</h2>" if section.title else ""
     return f'<section id="s{index}">{head}{"".join(_block(b, specs) for b in section.blocks)}</section>'
 
 
@@ -124,34 +113,55 @@ def _block(block: Block, specs: list[str]) -> str:
     if isinstance(block, Table):
         return _table(block)
     number = len(specs)
-    spec = _figure_json(block.figure)
-    specs.append(f'<script type="application/json" class="spec" data-for="f{number}">{spec}</script>')
-    height = int(block.figure.to_dict()["layout"].get("height") or 420)
-    label = html.escape(block.caption or "figure", quote=True)
+    spec = inert(block.figure)
+    specs.append(
+        f'<script type="application/json" class="spec" data-for="f{number}">{script_json(spec)}</script>'
+    )
+    height = int(spec["layout"].get("height") or 420)
     caption = f"<figcaption>{_inline(block.caption)}</figcaption>" if block.caption else ""
     table = _table(block.table or figure_table(block.figure))
     return (
-        f'<figure><div id="f{number}" class="plot" role="img" aria-label="{label}" style="height:{height}px">'
-        "</div>"
+        f'<figure><div id="f{number}" class="plot" role="img" '
+        f'aria-label={attribute(_unmarked(block.caption) or "figure")} style="height:{height}px"></div>'
         f"{caption}<details><summary>Numbers</summary>{table}</details></figure>"
     )
 
 
-def _figure_json(figure: go.Figure) -> str:
-    """JSON that is safe inside a script element: no character in it can end the element or open a comment."""
-    text = pio.to_json(figure, validate=False) or "{}"
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+_MARK = re.compile(r"\\([\\`*])|``?((?:\\.|[^`\\])+)``?|\*\*((?:\\.|[^*\\])+)\*\*", re.DOTALL)
 
 
-def _inline(text: str) -> str:
-    """Escape, then mark code and weight.
+def literal(data: object) -> str:
+    """Data inside a :class:`Text`, a caption or a subtitle: its own backticks and stars stay what they are.
+
+    >>> _inline(f"the prompt `{literal('2**3**')}`")
+    'the prompt <code>2**3**</code>'
+    """
+    return re.sub(r"([\\`*])", r"\\\1", str(data))
+
+
+def _inline(body: str) -> str:
+    """Escape, and mark code and weight.
 
     >>> _inline("a < b, `x & y`, **now**")
     'a &lt; b, <code>x &amp; y</code>, <strong>now</strong>'
     """
-    text = html.escape(text, quote=False)
-    text = re.sub(r"``?([^`]+)``?", r"<code>\1</code>", text)
-    return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text)
+    parts, at = [], 0
+    for found in _MARK.finditer(body):
+        escaped, code, strong = found.groups()
+        parts.append(text(body[at : found.start()]))
+        if escaped:
+            parts.append(text(escaped))
+        elif code:
+            parts.append(f"<code>{text(_unmarked(code))}</code>")
+        else:
+            parts.append(f"<strong>{text(_unmarked(strong))}</strong>")
+        at = found.end()
+    return "".join(parts) + text(body[at:])
+
+
+def _unmarked(body: str) -> str:
+    """The words without their marks, for places that can show none."""
+    return _MARK.sub(lambda found: found[1] or _unmarked(found[2] or found[3]), body)
 
 
 def _paragraphs(body: str) -> str:
@@ -174,7 +184,7 @@ def show_number(value: Cell) -> str:
 
 def _table(table: Table) -> str:
     shown = table.rows[:TABLE_LIMIT]
-    head = "".join(f"<th scope=col>{html.escape(str(c))}</th>" for c in table.columns)
+    head = "".join(f"<th scope=col>{text(c)}</th>" for c in table.columns)
     rows = "".join("<tr>" + "".join(_cell(v) for v in row) + "</tr>" for row in shown)
     caption = f"<caption>{_inline(table.caption)}</caption>" if table.caption else ""
     more = len(table.rows) - len(shown)
@@ -184,14 +194,11 @@ def _table(table: Table) -> str:
 
 
 def _cell(value: Cell) -> str:
-    text = html.escape(show_number(value))
+    shown = text(show_number(value))
     if isinstance(value, float) and value == value:
-        return f'<td class=n title="{value!r}">{text}</td>'
-    return (
-        f"<td class=n>{text}</td>"
-        if isinstance(value, int) and not isinstance(value, bool)
-        else f"<td>{text}</td>"
-    )
+        return f"<td class=n title={attribute(repr(value))}>{shown}</td>"
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return f"<td class=n>{shown}</td>" if number else f"<td>{shown}</td>"
 
 
 def figure_table(figure: go.Figure) -> Table:

@@ -31,7 +31,7 @@ def parking_map(study: SinkStudy) -> go.Figure:
             zmin=0,
             zmax=1,
             colorscale=SEQUENTIAL,
-            colorbar={"title": "attention<br>on sinks", "thickness": 12},
+            colorbar={"title": "attention\non sinks", "thickness": 12},
             hovertemplate="%{y}%{x}: %{z:.3f}<extra></extra>",
             xgap=1,
             ygap=1,
@@ -204,7 +204,7 @@ def removal_bars(study: SinkStudy) -> go.Figure:
 
 def shared_bars(study: SinkStudy) -> go.Figure:
     """One direction out of all its heads' reads: attention on sinks, and the change of the loss."""
-    labels = [f"{s.name.removeprefix('largest ')}<br>{s.side}<br>{len(s.heads)} heads" for s in study.shared]
+    labels = [f"{s.name.removeprefix('largest ')}\n{s.side}\n{len(s.heads)} heads" for s in study.shared]
     figure = make_subplots(1, 2, subplot_titles=("attention on sinks", "change of next-token loss (nats)"),
                            horizontal_spacing=0.1)  # fmt: skip
     removed = [s.removed for s in study.shared]

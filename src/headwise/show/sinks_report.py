@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwise.show import sinks_figures as figures
-from headwise.show.report import Block, Figure, Report, Section, Table, Text
+from headwise.show.report import Block, Figure, Report, Section, Table, Text, literal
 from headwise.show.terminal import quoted
 from headwise.sinks.find import AWAY
 from headwise.sinks.signals import CONTROLLED, SIDES
@@ -33,7 +33,7 @@ def sinks_report(study: SinkStudy) -> Report:
             Section("Do heads share it, and who writes it?", _sharing(study)),
             Section("Without the signal, does the attention leave?", _removal(study)),
         ],
-        subtitle=f"Where `{study.model}` parks attention, what makes it, and what happens without that.",
+        subtitle=f"Where `{literal(study.model)}` parks attention, what makes it, and what happens without that.",
         facts=facts,
     )
 

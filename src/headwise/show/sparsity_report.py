@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from headwise.show.report import Figure, Report, Section, Table, Text
+from headwise.show.report import Figure, Report, Section, Table, Text, literal
 from headwise.show.theme import NEUTRAL, PALETTE, styled
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def sparsity_report(study: SparsityStudy) -> Report:
                 ],
             ),
         ],
-        subtitle=f"`{study.model}`, {study.traced} traced prompts ({study.wrong} set aside because the model prefers "
-        f"the wrong answer, {study.empty} without a circuit).",
+        subtitle=f"`{literal(study.model)}`, {study.traced} traced prompts ({study.wrong} set aside because the "
+        f"model prefers the wrong answer, {study.empty} without a circuit).",
         facts={
             "cells": str(o.cells),
             "sparsity": f"{o.sparsity.mean:.3f} (rotated {o.control.mean:.3f})",

@@ -17,6 +17,15 @@ DIVERGING = "RdBu"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 
 
+def natural(text: str) -> tuple[int, int, str]:
+    """A key that sorts numbers by size and before words, however many digits they have.
+
+    >>> sorted(["b", "10", "9", "²"], key=natural)
+    ['9', '10', 'b', '²']
+    """
+    return (0, len(text.lstrip("0")), text.lstrip("0")) if text.isdecimal() else (1, 0, text)
+
+
 def styled(figure: go.Figure, *, height: int = 420, **layout: Any) -> go.Figure:
     """Give a figure the house look; ``layout`` goes to ``update_layout`` last."""
     figure.update_layout(
@@ -28,7 +37,8 @@ def styled(figure: go.Figure, *, height: int = 420, **layout: Any) -> go.Figure:
         colorway=list(PALETTE),
         margin={"l": 60, "r": 24, "t": 48, "b": 56},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
-        hoverlabel={"font": {"family": FONT}},
+        # A name that is cut could end inside an entity.
+        hoverlabel={"font": {"family": FONT}, "namelength": -1},
     )
     grid = {"gridcolor": "rgba(128,128,128,0.22)", "zeroline": False, "automargin": True}
     figure.update_xaxes(**grid)

@@ -24,25 +24,7 @@ const percent = (v) => v === null ? '–' : `${(100 * v).toFixed(Math.abs(v) < 0
 const sum = (list) => list.reduce((a, b) => a + b, 0);
 const plural = (n, word) => `${n} ${word}${n === 1 ? '' : 's'}`;
 
-// --- tokens: white space and characters without a shape are made visible -------------------------------------------
-const unseen = /[\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff]/;
-const visible = (text) => {
-  if (text === '') return '∅';
-  const alone = [...text].every((c) => unseen.test(c));
-  return [...text].map((c, i, all) => {
-    const code = c.codePointAt(0);
-    if (c === '\n') return '⏎';
-    if (c === '\t') return '⇥';
-    if (c === ' ') return i === 0 || i === all.length - 1 || all[i - 1] === ' ' ? '·' : ' ';
-    if (c === '\u00a0') return '⍽';
-    if (code < 32) return String.fromCodePoint(0x2400 + code);
-    // Joiners inside an emoji or a word do their work; what would turn the direction of the page is named.
-    if (unseen.test(c) && (alone || !/[\u200c\u200d]/.test(c))) return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
-    return c;
-  }).join('');
-};
-const short = (text, most = 16) => { const all = [...text]; return all.length > most ? `${all.slice(0, most - 1).join('')}…` : text; };
-const isolated = (text) => `\u2068${text}\u2069`;  // right-to-left text must not reorder its neighbours
+// --- tokens ---------------------------------------------------------------------------------------------------------
 const tokenText = (i, most = 24) => `${isolated(short(visible(data.tokens[i] ?? '?'), most))} (${i})`;
 const pieces = (text) => visible(text).split(/([·⏎⇥⍽]+)/).filter(Boolean).map((part) => /^[·⏎⇥⍽]+$/.test(part) ? el('span', 'ws', part) : part);
 const tokenNode = (i, most = 40) => {
@@ -129,7 +111,7 @@ const attention = (q, k) => {
 };
 
 // --- header ----------------------------------------------------------------------------------------------------------
-$('kicker').textContent = `headwise · ${data.model} · ${plural(T, 'token')} · ${data.seconds.toFixed(1)} s`;
+$('kicker').textContent = `headwise · ${isolated(readable(data.model))} · ${plural(T, 'token')} · ${data.seconds.toFixed(1)} s`;
 $('question').replaceChildren(`Why does ${data.head} at `, tokenNode(data.query), ' read ', tokenNode(data.key), '?');
 prose($('sentence'), data.sentence);
 for (const [name, value] of [

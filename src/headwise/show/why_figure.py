@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from headwise.show.kit.figures import inert
 from headwise.show.theme import NEUTRAL, PALETTE, styled
 from headwise.why.sentence import spoken
 
@@ -40,12 +41,12 @@ def figure(why: Explanation) -> go.Figure:
         height=130 + 24 * rows,
         barmode="overlay",
         margin={"l": 20, "r": 20, "t": 76, "b": 60},
-        title={"text": _plain(f"{why.head}: {_token(why, why.query)} reads {_token(why, why.key)}"), "x": 0},
+        title={"text": f"{why.head}: {_token(why, why.query)} reads {_token(why, why.key)}", "x": 0},
         legend={"orientation": "h", "yanchor": "top", "y": -0.09, "x": 0},
     )
     made.update_xaxes(tickformat=".0%", row=1, col=2)
     made.update_xaxes(rangemode="tozero", row=1, col=3)
-    return made
+    return go.Figure(inert(made))
 
 
 def _channels(made: go.Figure, why: Explanation) -> None:
@@ -87,7 +88,7 @@ def _proof(made: go.Figure, why: Explanation) -> None:
     proof = why.proof
     rows = [("as it is", None, proof.before.attention)]
     rows += [(_SIDES.get(t.name, t.name), t.predicted, t.observed.attention) for t in proof.tests]
-    rows += [(_plain(f"{t.name}, {t.kind}"), t.predicted, t.observed.attention) for t in proof.features]
+    rows += [(f"{t.name}, {t.kind}", t.predicted, t.observed.attention) for t in proof.features]
     rows = rows[::-1]
     main = proof.main
     if main is not None and main.controls:
@@ -113,14 +114,9 @@ def _proof(made: go.Figure, why: Explanation) -> None:
 
 def _writer(why: Explanation, component: Component) -> str:
     read = f" ← {_token(why, component.source)}" if component.kind == "head" else ""
-    return _plain(f"{spoken(component)}{read}")
+    return f"{spoken(component)}{read}"
 
 
 def _token(why: Explanation, position: int) -> str:
     text = why.tokens[position]
     return f"{text if len(text) <= 14 else text[:13] + '…'!r} ({position})"
-
-
-def _plain(text: str) -> str:
-    """Plotly reads a few tags in its labels: a token's own must stay text."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,5 +1,6 @@
 // The three parts: what made the score, who wrote it, and proof.
 const { what, who, proof } = data;
+for (const feature of [...what.features, ...who.features, ...proof.features]) feature.name = readable(feature.name);
 const writers = who.writers.map((w, i) => ({ ...w, i, keys: [`w${i}`, ...w.channels.map((c) => `c${c}`)] }));
 const ofChannel = (c) => writers.filter((w) => w.channels.includes(c));
 const channelKeys = (c) => [`c${c}`, ...ofChannel(c).map((w) => `w${w.i}`)];

@@ -97,9 +97,9 @@ class Explanation:
         return f"Explanation({self.head} {self.query} ← {self.key}: {self.sentence})"
 
     def _repr_html_(self) -> str:
-        from headwise.show.why_page import notebook
+        from headwise.show.notebook import explanation
 
-        return notebook(self)
+        return explanation(self)
 
 
 def explain(

@@ -1,0 +1,1 @@
+"""What every page and every notebook view is made with: escaping, pages, tables, and figures whose labels are text."""

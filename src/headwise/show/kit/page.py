@@ -1,0 +1,51 @@
+"""A page that opens offline and can do nothing but show itself.
+
+Its policy (a Content-Security-Policy in the page) names the page's own scripts by their digests. Whatever gets
+into a page, no other script runs, nothing is loaded, nothing is sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from importlib import resources
+
+
+def page(template: str, parts: Mapping[str, str], scripts: Sequence[str]) -> str:
+    """The page of a template file: ``{{name}}`` becomes the part of that name, which must be markup already.
+
+    ``scripts`` are ours, never made from data; they run in this order where the template says ``{{scripts}}``.
+    """
+    filled = {
+        **parts,
+        "policy": policy(scripts),
+        "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
+    }
+    # In one pass: a part may hold what looks like the name of another.
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: filled[found[1]], part(template))
+
+
+def policy(scripts: Sequence[str]) -> str:
+    """What a page may do: run exactly these scripts, be styled, and show pictures that it holds itself.
+
+    >>> policy([])
+    "default-src 'none'; script-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; ..."
+    """
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed or chr(39) + 'none' + chr(39)}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def script(*names: str) -> str:
+    """Some of our script files as one script with names of its own."""
+    return "\n".join(["(() => {", "'use strict';", *map(part, names), "})();"])
+
+
+def part(name: str) -> str:
+    """A file that belongs to the pages."""
+    return resources.files("headwise.show").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,127 @@
+"""How results show themselves in a notebook: a sentence and tables, as markup without any script.
+
+A notebook's page is not ours, so there is no policy to hold what gets into it: every string is escaped, and
+nothing here needs to run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwise.show.kit.escape import text
+from headwise.show.kit.table import FONT, table
+from headwise.why.sentence import spoken
+
+if TYPE_CHECKING:
+    from headwise.circuits.circuit import Circuit
+    from headwise.contrast.run import ContrastRun
+    from headwise.why.explain import Explanation
+    from headwise.why.proof import Outcome
+
+EDGES = 30
+"""Edges of a circuit that a notebook shows."""
+_SIDES = {"query": "the query side", "key": "the key side", "both": "both sides"}
+
+
+def circuit(circuit: Circuit) -> str:
+    """The circuit in a line, and its heaviest edges."""
+    heaviest = sorted(circuit.edges, key=lambda e: -e.weight)[:EDGES]
+    rows = [
+        (
+            circuit.label(e.source),
+            circuit.label(e.target),
+            e.side,
+            f"{e.weight:.3f}",
+            ", ".join(map(str, e.channels)),
+        )
+        for e in heaviest
+    ]
+    lighter = len(circuit.edges) - len(rows)
+    more = f"<p>… and {lighter} lighter edges</p>" if lighter else ""
+    edges = table(("from", "to", "side", "weight", "channels"), rows, numbers=("weight",))
+    return f'<div style="{FONT}"><p><b>{text(repr(circuit))}</b></p>{edges}{more}</div>'
+
+
+def contrast_run(run: ContrastRun) -> str:
+    """The best heads, the features, and what to beware of."""
+    columns, *rows = run.summary()
+    best = ", ".join(f"{h['head']} {h['score']:.2f}" for h in run.heads[:5])
+    notes = "".join(f"<li>{text(warning)}</li>" for warning in run.warnings)
+    features = table(columns, rows, numbers=("rank", "null", "share", "percentile", "p"))
+    return (
+        f'<div style="{FONT}"><p><b>{text(run.task)}</b> in {text(run.model)}: best heads {text(best)}</p>'
+        f"{features}{f'<ul>{notes}</ul>' if notes else ''}</div>"
+    )
+
+
+def explanation(why: Explanation) -> str:
+    """The sentence, the verdict and three small tables: what, who, proof."""
+    holds, words = why.proof.verdict
+    colour = "#12805c" if holds else "#c2321e"
+    who = ("component", "side", "at", "read", "channels", "share")
+    proof = ("model", "predicted", "attention", "probability", "lead")
+    boxes = (
+        table(("channel", "relative logit"), _what(why), title="What", numbers=("relative logit",))
+        + table(who, _who(why), title="Who", numbers=("share",))
+        + table(proof, _proof(why), title="Proof", numbers=proof[1:])
+    )
+    return (
+        f'<div style="{FONT}">'
+        f'<p style="font-size:1.05em;max-width:60em;margin:.3em 0">{text(why.sentence)}</p>'
+        f'<p style="margin:.3em 0"><b style="color:{colour}">{"✓" if holds else "✗"}</b> {text(words)}</p>'
+        f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px;align-items:flex-start">{boxes}</div></div>'
+    )
+
+
+def _what(why: Explanation) -> list[tuple[str, str]]:
+    what = why.what
+    rows = [(str(p.channel), f"{p.value:+.2f}") for p in what.channels[:8]]
+    if len(what.channels) > 8:
+        rest = sum(p.value for p in what.channels[8:])
+        rows.append((f"{len(what.channels) - 8} more", f"{rest:+.2f}"))
+    rows += [(p.name, f"{p.value:+.2f}") for p in what.features]
+    if what.features:
+        rows.append(("unexplained", f"{what.unexplained:+.2f}"))
+    return rows
+
+
+def _who(why: Explanation) -> list[tuple[str, ...]]:
+    return [
+        (
+            spoken(w.component),
+            w.side,
+            token(why, w.position),
+            token(why, w.component.source) if w.component.kind == "head" else "",
+            ", ".join(map(str, w.channels)),
+            f"{100 * w.share:.0f} %",
+        )
+        for w in why.who.writers
+    ]
+
+
+def _proof(why: Explanation) -> list[tuple[str, ...]]:
+    proof = why.proof
+    rows: list[tuple[str, ...]] = [("as it is", "", *_outcome(proof.before))]
+    rows += [(f"without {_SIDES[t.name]}", f"{t.predicted:.3f}", *_outcome(t.observed)) for t in proof.tests]
+    main = proof.main
+    if main is not None and main.spread is not None:
+        pairs = (main.spread.attention, main.spread.probability, main.spread.lead)
+        rows.append(
+            (f"{len(main.controls)} random removals", "", *(f"{mean:.3f} ± {sd:.3f}" for mean, sd in pairs))
+        )
+    rows += [(f"{t.name}, {t.kind}", f"{t.predicted:.3f}", *_outcome(t.observed)) for t in proof.features]
+    return rows
+
+
+def _outcome(outcome: Outcome) -> tuple[str, str, str]:
+    return f"{outcome.attention:.3f}", f"{outcome.probability:.3f}", f"{outcome.lead:+.2f}"
+
+
+def token(why: Explanation, position: int) -> str:
+    """A token with its place.
+
+    >>> from types import SimpleNamespace
+    >>> token(SimpleNamespace(tokens=("The", " cat")), 1)  # type: ignore[arg-type]
+    "' cat' (1)"
+    """
+    return f"{why.tokens[position]!r} ({position})"
