@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headwise.errors import HeadwiseError
 from headwise.model.core import Model
+from headwise.strings import shortened
 from headwise.types import Head
+from headwise.validation import quoted
+
+_NUMBER = re.compile("-?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,13 @@ def find_positions(tokens: Sequence[str], wanted: str | int) -> list[int]:
     >>> find_positions(["When", " John", " and", " John"], "John"), find_positions(["a", "b"], "-1")
     ([1, 3], [1])
     """
-    if isinstance(wanted, int) or wanted.removeprefix("-").isdecimal():
-        position = int(wanted)
-        if not -len(tokens) <= position < len(tokens):
+    if isinstance(wanted, int) or _NUMBER.fullmatch(wanted):
+        # Thousands of digits are no number to Python, and outside any prompt.
+        position = int(wanted) if isinstance(wanted, int) or len(wanted) < 20 else None
+        if position is None or not -len(tokens) <= position < len(tokens):
+            given = shortened(wanted) if isinstance(wanted, str) else quoted(wanted)
             raise HeadwiseError(
-                f"position {position} is outside the prompt, which has {len(tokens)} tokens (0 to {len(tokens) - 1})"
+                f"position {given} is outside the prompt, which has {len(tokens)} tokens (0 to {len(tokens) - 1})"
             )
         return [position % len(tokens)]
     exact = [position for position, token in enumerate(tokens) if token == wanted]
@@ -71,7 +78,7 @@ def find_positions(tokens: Sequence[str], wanted: str | int) -> list[int]:
     if not loose:
         shown = " ".join(f"{position}:{token!r}" for position, token in enumerate(tokens[:30]))
         more = " …" if len(tokens) > 30 else ""
-        raise HeadwiseError(f"token {wanted!r} is not in the prompt; its tokens are {shown}{more}")
+        raise HeadwiseError(f"token {shortened(wanted)!r} is not in the prompt; its tokens are {shown}{more}")
     return loose
 
 

@@ -11,6 +11,21 @@ import hashlib
 
 import torch
 
+from headwise.errors import HeadwiseError
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A generator of this seed.
+
+    >>> seeded(2**64)
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: seed 18446744073709551616 is out of range: give one from 0 to 18446744073709551615
+    """
+    if not -(2**63) <= seed < 2**64:
+        raise HeadwiseError(f"seed {seed} is out of range: give one from 0 to {2**64 - 1}")
+    return torch.Generator().manual_seed(seed)
+
 
 def keyed(seed: int, *labels: object) -> torch.Generator:
     """A generator for these labels.

@@ -15,6 +15,9 @@ _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
+_DIGITS = 18
+"""Of a count or a position at most; Python refuses to read thousands."""
+
 
 def printable(text: str) -> str:
     """Text with every control character but tab and line feed written out.
@@ -40,6 +43,27 @@ def shortened(text: str, limit: int = 60) -> str:
         return text
     half = (limit - 1) // 2
     return f"{text[:half]}…{text[-half:]}"
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a text is in plain digits; None for all else that Python takes for digits.
+
+    >>> whole_number("12"), whole_number("²"), whole_number("١٢"), whole_number("-1"), whole_number("9" * 5000)
+    (12, None, None, None, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+
+
+def natural(text: str) -> tuple[int, int, str]:
+    """A key that sorts labels as people count them: numbers first and by size, however many digits they have.
+
+    >>> sorted(["b", "10", "²", "9"], key=natural)
+    ['9', '10', 'b', '²']
+    """
+    if not (text.isascii() and text.isdigit()):
+        return (1, 0, text)
+    digits = text.lstrip("0")
+    return (0, len(digits), f"{digits} {text}")
 
 
 def well_formed(text: str, what: str) -> str:

@@ -15,6 +15,7 @@ from headwise.channels.sparsity import channels_needed, sparsity
 from headwise.channels.svd import QKSVD, qk_svd, rotated
 from headwise.errors import HeadwiseError
 from headwise.model.readers import side_maps
+from headwise.randomness import seeded
 from headwise.types import Head
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def split_cell(model: Model, prompt: str | list[int], head: Head | str, query: i
     others[s] = False
     # With a single visible key there is nothing to be relative to: RA is the logit itself.
     rest = k[others].mean(0) if bool(others.any()) else torch.zeros_like(k[0])
-    turned = channels.rotated(torch.Generator().manual_seed(seed))
+    turned = channels.rotated(seeded(seed))
     logit = channels.split(q, k[s]) * scale
     relative = channels.split(q, k[s] - rest) * scale
     control = turned.split(q, k[s] - rest) * scale

@@ -20,6 +20,7 @@ from headwise.circuits.interventions import COPIES, answer_difference
 from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
 from headwise.model.stream_edits import run_edited
+from headwise.randomness import seeded
 
 if TYPE_CHECKING:
     from headwise.model.core import Model
@@ -54,7 +55,7 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
     heads = [n for n in circuit.heads if n.key <= n.query]
     if not heads:
         raise HeadwiseError("this circuit has no head: there is nothing to ablate")
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     tokens = len(circuit.token_ids)
     shape = (model.n_layers, model.n_heads, tokens, tokens)
     inside = torch.zeros(shape, dtype=torch.bool)

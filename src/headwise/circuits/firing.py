@@ -14,6 +14,7 @@ from headwise.circuits.counterfactual import Known, Members, edited_attention, r
 from headwise.errors import HeadwiseError
 from headwise.model.batch import Prompt, encode
 from headwise.model.split import Stream, split
+from headwise.randomness import seeded
 from headwise.tracing.search import Firing, LayerSearch, SideSignals
 from headwise.tracing.upstream import Upstream
 from headwise.types import Head, Side
@@ -110,7 +111,7 @@ def _counterfactuals(
     model: Model, stream: Stream, up: Upstream, firing: Firing, found: dict[Side, SideSignals], attention: float,
     draws: int, seed: int,
 ) -> tuple[Counterfactual, ...]:  # fmt: skip
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     members: dict[Side, Members] = {
         side: list(zip(s.components, s.channels, strict=True)) for side, s in found.items() if s.resolved
     }

@@ -21,6 +21,7 @@ from headwise.errors import HeadwiseError
 from headwise.model.rotary import Rotary
 from headwise.model.split import split
 from headwise.model.stream_edits import AddToStream, run_edited
+from headwise.randomness import seeded
 from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Head, Side
 
@@ -120,7 +121,7 @@ def intervene(
         raise HeadwiseError(
             f"this is a circuit of {circuit.model!r} with other weights than {model.name!r}: trace it again"
         )
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     with torch.no_grad():
         up = Upstream(split(model, list(circuit.token_ids)), 0)
         plans: list[list[Removal]] = [[]]

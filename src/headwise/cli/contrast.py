@@ -10,6 +10,7 @@ import typer
 from headwise.cli.bars import stage_bars
 from headwise.cli.outputs import show_study
 from headwise.cli.verb import new_app
+from headwise.strings import whole_number
 
 app = new_app("Find a task's heads, fit its features in them, and test them on what was held out.")
 
@@ -87,5 +88,6 @@ def task_options(**given: Any) -> dict[str, Any]:
         found["contrasts"] = tuple(part.strip() for part in found["contrasts"].split(","))
     if "categories" in found:
         text = found["categories"]
-        found["categories"] = int(text) if text.isdigit() else [part.strip() for part in text.split(",")]
+        number = whole_number(text)
+        found["categories"] = [part.strip() for part in text.split(",")] if number is None else number
     return found

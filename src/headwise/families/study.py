@@ -24,6 +24,7 @@ from headwise.families.null import NullTest, null_tests, sampled
 from headwise.families.records import CircuitRun
 from headwise.families.result import CORE, PRUNED, Family, FamilyRun
 from headwise.runs import RunFolder
+from headwise.strings import natural
 
 if TYPE_CHECKING:
     from headwise.model.core import Model
@@ -231,11 +232,7 @@ def _families(
 
 def _counted(values: np.ndarray) -> dict[str, int]:
     """How often each value occurs, the commonest first."""
-    return dict(sorted(Counter(values.tolist()).items(), key=lambda item: (-item[1], _natural(item[0]))))
-
-
-def _natural(text: str) -> tuple[int, int, str]:
-    return (0, int(text), text) if text.isdigit() else (1, 0, text)
+    return dict(sorted(Counter(values.tolist()).items(), key=lambda item: (-item[1], natural(item[0]))))
 
 
 def _accuracy(run: CircuitRun) -> list[dict[str, Any]]:
@@ -243,7 +240,7 @@ def _accuracy(run: CircuitRun) -> list[dict[str, Any]]:
     status = np.array(run.prompts.column("status").to_pylist())
     rows = []
     for name, values in usable_labels(run.labels).items():
-        for value in sorted(np.unique(values).tolist(), key=_natural):
+        for value in sorted(np.unique(values).tolist(), key=natural):
             mine = status[values == value]
             wrong, failed = int((mine == "wrong").sum()), int((mine == "failed").sum())
             asked = len(mine) - failed

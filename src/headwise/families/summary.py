@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from headwise.families.records import CircuitRun
+from headwise.strings import whole_number
 
 
 def run_summary(run: CircuitRun) -> dict[str, Any]:
@@ -54,4 +55,5 @@ def run_summary(run: CircuitRun) -> dict[str, Any]:
 def _by_number(text: str) -> tuple[str, int, str]:
     """Wordings as people count them: 2 before 10, and each kind together."""
     head, _, tail = text.rpartition(" ")
-    return (head, int(tail), "") if tail.isdigit() else (text, 0, text)
+    number = whole_number(tail)
+    return (text, 0, text) if number is None else (head, number, "")

@@ -11,7 +11,8 @@ from plotly.subplots import make_subplots
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.show.theme import PALETTE, natural, styled
+from headwise.show.theme import PALETTE, styled
+from headwise.strings import natural
 
 if TYPE_CHECKING:
     from headwise.contrast.run import ContrastRun
@@ -157,7 +158,7 @@ def subspace_umap(
     item = run.bank.get(head, name)
     both = torch.cat([item.key.project(k), item.query.project(q)]).float().numpy()
     values = umap.UMAP(
-        n_components=2, random_state=seed, n_jobs=1, n_neighbors=min(15, len(both) - 1)
+        n_components=2, random_state=seed % 2**32, n_jobs=1, n_neighbors=min(15, len(both) - 1)
     ).fit_transform(both)
     order = _order([*k_labels, *q_labels])
     figure = go.Figure()

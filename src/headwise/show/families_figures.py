@@ -16,7 +16,8 @@ from plotly.subplots import make_subplots
 
 from headwise.families.cluster import LEVEL, STABLE, leaf_order
 from headwise.families.compare import OPPOSITE, SAME
-from headwise.show.theme import NEUTRAL, PALETTE, natural, styled
+from headwise.show.theme import NEUTRAL, PALETTE, styled
+from headwise.strings import natural, whole_number
 
 if TYPE_CHECKING:
     from headwise.families.result import FamilyRun
@@ -123,8 +124,10 @@ def heat_map(found: FamilyRun) -> go.Figure:
 
 def _draw_strip(figure: go.Figure, row: int, name: str, values: np.ndarray) -> None:
     names, codes = np.unique(values, return_inverse=True)
-    palette = [family_colour(int(v)) if name == "family" and v.isdecimal() and len(v) < 9 else c
-               for v, c in zip(names.tolist(), colours(len(names)), strict=True)]  # fmt: skip
+    palette = colours(len(names))
+    if name == "family":
+        numbers = [whole_number(v) for v in names.tolist()]
+        palette = [c if v is None else family_colour(v) for v, c in zip(numbers, palette, strict=True)]
     steps: list[list[Any]] = []
     for i, colour in enumerate(palette):
         steps += [[i / len(palette), colour], [(i + 1) / len(palette), colour]]

@@ -17,15 +17,6 @@ DIVERGING = "RdBu"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 
 
-def natural(text: str) -> tuple[int, int, str]:
-    """A key that sorts numbers by size and before words, however many digits they have.
-
-    >>> sorted(["b", "10", "9", "²"], key=natural)
-    ['9', '10', 'b', '²']
-    """
-    return (0, len(text.lstrip("0")), text.lstrip("0")) if text.isdecimal() else (1, 0, text)
-
-
 def styled(figure: go.Figure, *, height: int = 420, **layout: Any) -> go.Figure:
     """Give a figure the house look; ``layout`` goes to ``update_layout`` last."""
     figure.update_layout(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def check_task_name(name: str) -> None:
     if not name.endswith((".jsonl", ".json")):
         known = ", ".join(BUILT_IN)
         raise HeadwiseError(f"there is no task {name!r}: write {known} or the path of a .jsonl file")
-    if not Path(name).is_file():
+    if not os.path.isfile(name):
         raise HeadwiseError(f"there is no file {name!r}")
 
 

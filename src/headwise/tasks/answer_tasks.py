@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -40,7 +41,7 @@ def check_answer_task(name: str) -> None:
         raise HeadwiseError(
             f"there is no task {name!r}: " + (f"{hint}({known})" if hint else f"write {known}")
         )
-    if not Path(name).is_file():
+    if not os.path.isfile(name):
         raise HeadwiseError(f"there is no file {name!r}")
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headwise.errors import HeadwiseError
+from headwise.strings import shortened
 from headwise.tasks.formats import Format, Marked, check_format, locate
 from headwise.tasks.types import Contrast, Example, Task
 from headwise.tasks.words import CATEGORIES, FIVE, check_words, halves
@@ -143,7 +144,9 @@ def _names(categories: int | Sequence[str]) -> list[str]:
         return list(FIVE if categories == 5 else CATEGORIES)
     for name in categories:
         if name not in CATEGORIES:
-            raise HeadwiseError(f"category {name!r} is not known: choose from {', '.join(CATEGORIES)}")
+            raise HeadwiseError(
+                f"category {shortened(name)!r} is not known: choose from {', '.join(CATEGORIES)}"
+            )
     if len(set(categories)) < 2:
         raise HeadwiseError("a filter needs at least two categories: the others are its negatives")
     return list(dict.fromkeys(categories))

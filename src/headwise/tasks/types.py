@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headwise.errors import HeadwiseError
+from headwise.strings import natural
 
 Rule = Literal["accuracy", "ratio"]
 
@@ -96,7 +97,7 @@ class Contrast:
     def values(self, group: str) -> list[str]:
         """The values of a group, sorted (numbers by size)."""
         found = {e.groups[group] for e in self.examples if group in e.groups}
-        return sorted(found, key=lambda v: (0, int(v), v) if v.isdigit() else (1, 0, v))
+        return sorted(found, key=natural)
 
     def __repr__(self) -> str:
         return f"Contrast({self.name!r}, {len(self)} prompts, {len(self.examples[0].keys)} keys)"

@@ -11,6 +11,7 @@ import torch
 
 from headwise.errors import HeadwiseError
 from headwise.model.quiet import quiet_transformers
+from headwise.randomness import seeded
 from headwise.toy.language import tokenizer, training_batch, vocabulary
 from headwise.toy.runs import RunFolder
 
@@ -65,7 +66,7 @@ def build(setup: LMSetup) -> Any:
     )
     # The library draws initial weights from the global generator; leave that as it was found.
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(setup.seed)
+        torch.manual_seed(seeded(setup.seed).initial_seed())
         return GPTNeoXForCausalLM(config)
 
 

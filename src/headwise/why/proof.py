@@ -12,6 +12,7 @@ from headwise.circuits.counterfactual import Known, Members, Removal, removal, u
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.subspaces import random_subspaces
 from headwise.model.edits import Edit, RemoveWithin, SwapWithin
+from headwise.randomness import seeded
 from headwise.tracing.integrate import attention as softmax_row
 from headwise.tracing.upstream import Upstream
 from headwise.types import Side, Subspace
@@ -145,7 +146,7 @@ def prove(
     seed: int = 0,
 ) -> Proof:
     """Run every removal and its controls as copies of the prompt in one edited forward pass."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     model, firing = up.stream.model, question.firing
     cases: dict[str, dict[Side, Members]] = {
         side: {side: members(signals)} for side, signals in who.signals.items() if signals.resolved
