@@ -86,7 +86,7 @@ def test_a_run_is_read_back_and_not_run_again(run, monkeypatch):
     for name in TABLES:
         assert getattr(again, name) == getattr(found, name)
     assert torch.equal(again.vectors["k"], found.vectors["k"])
-    assert not (out / "work").exists()
+    assert not (out / ".headwise-work").exists()
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["config"]["weight_hash"] == MODEL.weight_hash
     assert manifest["config"]["seed"] == 0
@@ -111,8 +111,8 @@ def test_an_interrupted_run_ends_with_the_same_bytes(tmp_path, monkeypatch, run)
 
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path / "parts", progress=stop)
-    kept = sorted(p.name for p in (tmp_path / "parts" / "work").iterdir())
-    assert "fit-lexical-000000.safetensors" in kept
+    kept = sorted(p.name for p in (tmp_path / "parts" / ".headwise-work").glob("*.chunk"))
+    assert kept[-1] == "002-000000000.chunk"
     seen = []
     go(tmp_path / "parts", progress=lambda stage, done, total: seen.append((stage, done)))
     for name in (

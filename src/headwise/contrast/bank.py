@@ -12,6 +12,7 @@ import torch
 
 from headwise.contrast.subspaces import Feature
 from headwise.errors import HeadwiseError
+from headwise.files import write_bytes
 from headwise.types import Head, Subspace
 
 if TYPE_CHECKING:
@@ -100,9 +101,12 @@ class FeatureBank:
 
     def save(self, path: str | Path) -> Path:
         """Write one safetensors file (``features.safetensors`` where ``path`` is a folder)."""
-        from safetensors.torch import save_file
+        return write_bytes(_file(path), self.to_bytes())
 
-        path = _file(path)
+    def to_bytes(self) -> bytes:
+        """The file's content; the same features give the same bytes."""
+        from safetensors.torch import save
+
         record: list[dict[str, Any]] = []
         tensors: dict[str, torch.Tensor] = {}
         for number, f in enumerate(self.features):
@@ -119,10 +123,7 @@ class FeatureBank:
             for part, value in (("query", f.query.basis), ("key", f.key.basis), ("sigma", f.sigma)):
                 tensors[f"{number}.{part}"] = value.double().cpu().contiguous()
         header = {"schema": SCHEMA, "model": self.model, "weight_hash": self.weight_hash, "task": self.task}
-        beside = path.with_name(f".{path.name}.part")
-        save_file(tensors, beside, {"headwise": json.dumps({**header, "features": record}, sort_keys=True)})
-        beside.replace(path)
-        return path
+        return save(tensors, {"headwise": json.dumps({**header, "features": record}, sort_keys=True)})
 
     @classmethod
     def load(cls, path: str | Path) -> FeatureBank:

@@ -4,7 +4,6 @@ folder.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headwise.contrast.bank import FILE as BANK
 from headwise.contrast.bank import FeatureBank
-from headwise.errors import HeadwiseError
-from headwise.runs import RunFolder
+from headwise.scale.folder import RunFolder
 
 Record = dict[str, Any]
 
+KIND = "contrast"
+DOCUMENT, VECTORS = "run.json", "vectors.safetensors"
 TABLES = (
     "heads",
     "features",
@@ -31,6 +32,8 @@ TABLES = (
     "answers",
     "attribution",
 )
+FILES = (*(f"{table}.parquet" for table in TABLES), BANK, VECTORS, DOCUMENT)
+"""All that a finished run consists of, besides its manifest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,51 +105,26 @@ class ContrastRun:
     # --- files ---
 
     def save(self, folder: RunFolder) -> None:
-        """Write tables, bank, vectors and the JSON document; the same run gives the same bytes in the
-        tables.
-        """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        """Write tables, bank, vectors and the JSON document; the same run gives the same bytes."""
+        from headwise.contrast.schema import TABLES as COLUMNS
+        from headwise.scale.tables import table_bytes, table_of
 
         for name in TABLES:
-            rows = getattr(self, name)
-            target = folder.path / f"{name}.parquet"
-            if rows:
-                beside = target.with_name(f".{target.name}.part")
-                pq.write_table(pa.Table.from_pylist(rows), beside, compression="zstd")
-                beside.replace(target)
-        self.bank.save(folder.path)
-        folder.write_tensors("vectors.safetensors", self.vectors, self.labels)
+            folder.write_bytes(f"{name}.parquet", table_bytes(table_of(COLUMNS[name], getattr(self, name))))
+        folder.write_bytes(BANK, self.bank.to_bytes())
+        folder.write_tensors(VECTORS, self.vectors, self.labels)
         about = {"task": self.task, "model": self.model, "rule": self.rule, "settings": self.settings}
-        # The last file: a folder that has it is complete.
-        folder.write_json("run.json", {"schema": 1, **about, **self.document()})
+        # The time it took is no result: the same command writes the same bytes.
+        timeless = {key: value for key, value in self.document().items() if key != "seconds"}
+        folder.write_json(DOCUMENT, {"schema": 2, **about, **timeless})
+        folder.finish(*FILES)
 
     @classmethod
     def load(cls, path: str | Path) -> ContrastRun:
-        """Read a finished run from its folder."""
-        import pyarrow.parquet as pq
+        """Read a finished run from its folder, every file of it held against its digest and checked."""
+        from headwise.contrast.reading import read_run
 
-        path = Path(path)
-        try:
-            record = json.loads((path / "run.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            raise HeadwiseError(
-                f"{str(path)!r} holds no finished run: make it with `headwise contrast`"
-            ) from None
-        tables = {}
-        for name in TABLES:
-            file = path / f"{name}.parquet"
-            tables[name] = pq.read_table(file).to_pylist() if file.exists() else []
-        from safetensors import safe_open
-
-        with safe_open(path / "vectors.safetensors", "pt") as opened:
-            vectors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-            labels = json.loads((opened.metadata() or {}).get("record", "{}"))
-        return cls(
-            record["task"], record["model"], record["rule"], **tables, warnings=record["warnings"],
-            bank=FeatureBank.load(path), vectors=vectors, labels=labels, seconds=record["seconds"],
-            settings=record["settings"],
-        )  # fmt: skip
+        return read_run(Path(path))
 
     # --- for people ---
 

@@ -6,9 +6,9 @@ The shards are cut at fixed places, so an interrupted run ends with the very num
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,14 +27,18 @@ from headwise.contrast.features import (
     spectrum_records,
     unite,
 )
-from headwise.contrast.heads import HeadScore, choose_heads, label_attention, rank_heads
-from headwise.contrast.measure import capture_rows, join, measure
-from headwise.contrast.run import ContrastRun, Record, gallery_labels, pad_keys
+from headwise.contrast.heads import MOST, HeadScore, choose_heads, label_attention, rank_heads
+from headwise.contrast.measure import DOSES, capture_rows, join, measure
+from headwise.contrast.run import KIND, ContrastRun, Record, gallery_labels, pad_keys
 from headwise.contrast.tables import feature_record, head_record, swap_tables
 from headwise.contrast.through import through_model as through
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
-from headwise.runs import RunFolder, package_versions
+from headwise.scale.disk import disk_trouble_told, refuse_small_disk
+from headwise.scale.folder import RunFolder, package_versions
+from headwise.scale.manifest import ModelShape
+from headwise.scale.tensors import from_bytes, to_bytes
+from headwise.scale.work import cut
 from headwise.tasks import design_warnings, make_task
 from headwise.tasks.types import Contrast, Example, Task
 from headwise.types import Head
@@ -86,9 +90,12 @@ def contrast(
     config = {
         "model": model.name,
         "weight_hash": model.weight_hash,
+        "shape": ModelShape.of(model).model_dump(),
         "dtype": str(model.dtype).removeprefix("torch."),
         "task": made.name,
         "settings": dict(made.settings),
+        "examples": made.digest,
+        "shard": SHARD,
         "heads": "auto" if named is None else [str(h) for h in named],
         "draws": draws,
         "energy": energy,
@@ -96,29 +103,32 @@ def contrast(
         "through_model": through_model,
         "seed": seed,
     }
-    folder, fresh = None, False
-    if out is not None:
-        fresh = not Path(out).exists()
-        folder = RunFolder(
-            out,
-            "contrast",
-            config,
-            versions=package_versions("headwise", "transformers", "safetensors", "numpy"),
-        )
-        if (folder.path / "run.json").exists():
-            return ContrastRun.load(folder.path)
-    study = _Study(model, made, folder, config, progress)
-    try:
-        run = study.run(named, began)
-    except HeadwiseError:
-        # What cannot be used leaves nothing behind; what was there before stays.
-        if folder is not None and fresh:
-            shutil.rmtree(folder.path, ignore_errors=True)
-        raise
-    if folder is not None:
-        run.save(folder)
-        shutil.rmtree(folder.path / "work", ignore_errors=True)
-    return run
+    if out is None:
+        return _Study(model, made, None, config, progress).run(named, began)
+    path = Path(out)
+    folder = RunFolder(
+        path, KIND, config, versions=package_versions("headwise", "transformers", "safetensors", "numpy")
+    )
+    if not folder.finished:
+        refuse_small_disk(path, _needed_bytes(model, made, len(named) if named else MOST, draws))
+        with folder:
+            study = _Study(model, made, folder, config, progress)
+            with disk_trouble_told(path, study.kept):
+                if not folder.finished:
+                    study.run(named, began).save(folder)
+    folder.clean()
+    return replace(ContrastRun.load(path), seconds=time.perf_counter() - began)
+
+
+def _needed_bytes(model: Model, task: Task, heads: int, draws: int) -> int:
+    """About how much the shards of all stages take, and the pictures' vectors and tables that are made of them."""
+    keys = max(len(e.keys) for e in task.scan.examples)
+    scan = len(task.scan) * keys * (4 * len(model.heads) + 8)
+    fits = sum(len(item) for item in task.fits) * heads * model.d_head * 8 * 4
+    conditions = 3 * 8 * (draws + len(DOSES) + 10)
+    test = len(task.test) * heads * len(task.names) * conditions
+    vectors = min(GALLERY + SHARD, len(task.test)) * heads * model.d_head * 4 * (keys + 1)
+    return scan + fits + test + 2 * vectors + 100 * draws * heads * len(task.names) + 1_000_000
 
 
 def scan_heads(
@@ -160,8 +170,8 @@ class _Study:
         self.model, self.task, self.folder, self.config = model, task, folder, config
         self.progress = progress or (lambda stage, done, total: None)
         self.seed = int(config["seed"])
-        if folder is not None:
-            (folder.path / "work").mkdir(exist_ok=True)
+        self.stages = 0
+        self.shards = 0
 
     # --- stages
     # -----------------------------------------------------------------------------------------------
@@ -178,7 +188,7 @@ class _Study:
                 "labels": torch.nn.functional.pad(labels, (0, extra), value=-1),
             }
 
-        parts = self._shards("scan", "finding heads", whole.examples, make)
+        parts = self._shards("finding heads", whole.examples, make)
         return rank_heads(
             self.model.heads,
             torch.cat([p["attention"] for p in parts]),
@@ -191,7 +201,7 @@ class _Study:
         def make(examples: Sequence[Example], start: int, tick: Callable[[int], None]) -> dict[str, Tensor]:
             return collect_pairs(self.model, examples, heads, tick).tensors()
 
-        parts = self._shards(f"fit-{item.name}", f"fitting {item.name}", item.examples, make)
+        parts = self._shards(f"fitting {item.name}", item.examples, make)
         pairs = Pairs(**{name: torch.cat([p[name] for p in parts]) for name in parts[0]})
         energy, max_rank = self.config["energy"], self.config["max_rank"]
         return fit_contrast(item, heads, pairs, seed=self.seed, energy=energy, max_rank=max_rank)
@@ -222,7 +232,7 @@ class _Study:
                 found["gallery|k"] = pad_keys(keys).contiguous()
             return found
 
-        parts = self._shards("test", "testing swaps", task.test.examples, make)
+        parts = self._shards("testing swaps", task.test.examples, make)
         measured = join([{k: v for k, v in p.items() if not k.startswith("gallery|")} for p in parts])
         shown = [p for p in parts if "gallery|q" in p]
         gallery = task.test.examples[: sum(p["gallery|q"].shape[1] for p in shown)]
@@ -288,7 +298,6 @@ class _Study:
 
     def _shards(
         self,
-        name: str,
         stage: str,
         examples: Sequence[Example],
         make: Callable[[Sequence[Example], int, Callable[[int], None]], dict[str, Tensor]],
@@ -296,15 +305,23 @@ class _Study:
         """A stage's shards, read where they are already there, else made and kept."""
         parts: list[dict[str, Tensor]] = []
         tick = self._tick(stage, len(examples))
-        for start in range(0, len(examples), SHARD):
-            part = examples[start : start + SHARD]
-            file = f"work/{name}-{start:06d}.safetensors"
-            saved = self.folder.read_tensors(file) if self.folder else None
-            if saved is not None:
-                parts.append(saved[0])
-                tick(len(part))
+        keeper = self.folder.keeper(self.stages) if self.folder else None
+        self.stages += 1
+        for chunk in cut(examples, SHARD):
+            if keeper is None:
+                parts.append(make(chunk.items, chunk.start, tick))
                 continue
-            parts.append(make(part, start, tick))
-            if self.folder is not None:
-                self.folder.write_tensors(file, parts[-1], {})
+            content = keeper.read(chunk)
+            if content is not None:
+                tick(len(chunk))
+            else:
+                content = to_bytes(make(chunk.items, chunk.start, tick))
+                keeper.keep(chunk, content)
+            # Also what was just made is read back, so that nothing can depend on who made it and when.
+            parts.append(from_bytes(content)[0])
+            self.shards += 1
         return parts
+
+    def kept(self) -> str:
+        """What an interruption leaves, in words."""
+        return f"{self.shards} finished parts of the work are kept"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from hashlib import sha256
+from typing import Any, Literal
 
 from headwise.errors import HeadwiseError
 from headwise.strings import natural
@@ -128,9 +130,25 @@ class Task:
         """Every feature the task has: the fitted ones, then the unions."""
         return (*(c.name for c in self.fits), *self.unions)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that a study reads of the task: other examples under the same name are another task."""
+        stages = [
+            [c.name, c.varies, *([_plain(getattr(e, f.name)) for f in fields(e)] for e in c.examples)]
+            for c in (self.scan, *self.fits, self.test)
+        ]
+        # As a list: the order of the unions is the order of the features.
+        unions = list(_plain(self.unions).items())
+        whole = [stages, self.rule, unions, self.held_out, _plain(self.colours)]
+        return sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
     def __repr__(self) -> str:
         fits = ", ".join(f"{c.name} {len(c)}" for c in self.fits)
         return f"Task({self.name!r}: scan {len(self.scan)}, fit {fits}, test {len(self.test)} prompts)"
+
+
+def _plain(value: object) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 TaskMaker = Callable[..., Task]

@@ -1,0 +1,392 @@
+"""The folder of a contrastive run: killed, filled, damaged or changed, it ends with the same bytes or in one line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import headwise
+from headwise.contrast import study as study_module
+from headwise.contrast.run import FILES, ContrastRun
+from headwise.contrast.study import contrast
+from headwise.errors import HeadwiseError
+from headwise.scale import disk, folder, work
+from headwise.scale.folder import WORK
+from headwise.toy.small_lm import DATA
+from run_folders import flips, holding, one_line, signed_again
+from toy_answers import contents, write_lines
+from words import worded_model
+
+MODEL = worded_model()
+WORDS = ("jam", "pen", "key", "map", "cup", "hat", "tea", "egg")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_shards() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study_module, "SHARD", 8)
+        yield
+
+
+def lines(features: tuple[str, ...] = ("box",)) -> list[dict[str, Any]]:
+    return [
+        {"prompt": f"The [[right:{a}]] is in Box A . The [[wrong:{b}]] is in Box B . The {a} is in Box",
+         "positive": ["right"], "negative": ["wrong"], "groups": {"entity": a}, "feature": features[i % len(features)]}
+        for a in WORDS for i, b in enumerate(w for w in WORDS if w != a)
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_lines(tmp_path_factory.mktemp("lines") / "boxes.jsonl", lines())
+
+
+def go(file: Path, out: Path, **options: Any) -> ContrastRun:
+    return contrast(MODEL, file, heads="L1H2,L2H0", out=out, **options)
+
+
+@pytest.fixture(scope="module")
+def whole(file: Path, tmp_path_factory: pytest.TempPathFactory, _small_shards: None) -> dict[str, bytes]:
+    """The files of a run that nobody disturbed."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    go(file, out)
+    return contents(out)
+
+
+def stopped(file: Path, out: Path, stage: str, at: int) -> list[Path]:
+    """Interrupt a run in a stage; the chunks that it keeps."""
+
+    def stop(now: str, done: int, total: int) -> None:
+        if now == stage and done >= at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        go(file, out, progress=stop)
+    return sorted((out / WORK).glob(work.CHUNKS))
+
+
+@pytest.mark.parametrize("stage", ["finding heads", "fitting box", "testing swaps"])
+def test_an_interrupted_run_ends_with_the_same_bytes_in_every_file(
+    file: Path, tmp_path: Path, whole: dict[str, bytes], stage: str
+) -> None:
+    out = tmp_path / "run"
+    assert stopped(file, out, stage, 9)
+    go(file, out)
+    assert contents(out) == whole
+    assert set(whole) == {*FILES, "manifest.json"}
+
+
+def test_a_killed_run_continues_to_the_same_bytes(file: Path, tmp_path: Path) -> None:
+    out, undisturbed = tmp_path / "run", tmp_path / "whole"
+    # Whatever the clock does: as soon as two shards are there, the process is gone.
+    small = "import headwise.contrast.study as s; s.SHARD = 8; from headwise.cli.main import run; run()"
+    command = [sys.executable, "-c", small,
+               "contrast", str(file), "--model", str(DATA), "--heads", "L1H2", "--out", str(out)]  # fmt: skip
+    source = str(Path(headwise.__file__).parent.parent)
+    process = subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": source}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 300
+    while (
+        len(list((out / WORK).glob(work.CHUNKS))) < 2
+        and process.poll() is None
+        and time.monotonic() < deadline
+    ):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    _, told = process.communicate()
+    assert process.returncode == -signal.SIGKILL, told.decode()
+    assert "not finished" in one_line(lambda: ContrastRun.load(out))
+    model = headwise.load(DATA, check=False)
+    for place in (out, undisturbed):
+        contrast(model, file, heads="L1H2", out=place)
+    assert contents(out) == contents(undisturbed)
+
+
+def test_changed_prompts_are_another_run(file: Path, tmp_path: Path, whole: dict[str, bytes]) -> None:
+    mine = tmp_path / "boxes.jsonl"
+    turned = [{**x, "positive": x["negative"], "negative": x["positive"]} for x in lines()]
+    for finished in (True, False):
+        write_lines(mine, lines())
+        out = tmp_path / f"run-{finished}"
+        if finished:
+            go(mine, out)
+        else:
+            stopped(mine, out, "fitting box", 16)
+        before = contents(out)
+        write_lines(mine, turned)
+        assert "holds another run (contrast with other examples)" in one_line(lambda out=out: go(mine, out))
+        assert contents(out) == before
+    write_lines(mine, lines())
+    go(mine, out)
+    assert contents(out) == whole
+
+
+def test_only_one_process_works_in_a_folder(file: Path, tmp_path: Path, whole: dict[str, bytes]) -> None:
+    out, told = tmp_path / "run", []
+
+    def meanwhile(stage: str, done: int, total: int) -> None:
+        if stage == "fitting box" and not told:
+            told.append(one_line(lambda: go(file, out)))
+
+    go(file, out, progress=meanwhile)
+    assert "is being written by another process" in told[0]
+    assert contents(out) == whole
+
+
+def test_what_is_in_the_folder_already_is_never_touched(
+    file: Path, tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    thesis = tmp_path / "mine" / "work" / "thesis.tex"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("mine")
+    told = one_line(lambda: go(file, tmp_path / "mine"))
+    assert "holds other files ('work')" in told
+    assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")] == [
+        "mine",
+        "mine/work",
+        "mine/work/thesis.tex",
+    ]
+    # In a run that was begun, what the user puts there stays, also beside the chunks.
+    out = tmp_path / "run"
+    stopped(file, out, "fitting box", 16)
+    kept = {
+        out / "notes.txt",
+        out / ".edges.parquet.part",
+        out / WORK / "notes.txt",
+        out / "work" / "notes.txt",
+    }
+    for one in kept:
+        one.parent.mkdir(exist_ok=True)
+        one.write_text("mine")
+    go(file, out)
+    assert all(one.read_text() == "mine" for one in kept)
+    assert contents(out) == whole | {str(one.relative_to(out)): b"mine" for one in kept}
+
+
+def test_a_link_in_the_folder_is_not_written_through(
+    file: Path, tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    out, victim = tmp_path / "run", tmp_path / "victim"
+    first, *_ = stopped(file, out, "fitting box", 16)
+    victim.write_text("mine")
+    first.unlink()
+    for place in (first, out / "run.json"):
+        place.symlink_to(victim)
+    go(file, out)
+    assert victim.read_text() == "mine"
+    assert contents(out) == whole
+
+
+@pytest.mark.parametrize("name", ["food/drink", "f" * 300, "x/../../../victim", "a|b"])
+def test_features_may_have_any_name(tmp_path: Path, name: str) -> None:
+    mine = write_lines(tmp_path / "named.jsonl", lines(("box", name)))
+    (tmp_path / "sub").mkdir()
+    found = go(mine, tmp_path / "sub" / "run")
+    assert {f["name"] for f in found.features} == {"box", name, "all features"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["named.jsonl", "sub"]
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "folder", "flip", "other place", "other run"])
+def test_damaged_chunks_are_made_again(
+    file: Path, tmp_path: Path, whole: dict[str, bytes], damage: str
+) -> None:
+    out = tmp_path / "run"
+    chunk, second, *_ = stopped(file, out, "testing swaps", 1)
+    content = chunk.read_bytes()
+    if damage == "folder":
+        chunk.unlink()
+        chunk.mkdir()
+    elif damage == "other place":
+        shutil.copy(second, chunk)
+    elif damage == "other run":
+        contrast_of = tmp_path / "other"
+        with suppress(KeyboardInterrupt):
+            contrast(MODEL, file, heads="L0H0", out=contrast_of, progress=_at_the_end_of_scanning)
+        shutil.copy(contrast_of / WORK / chunk.name, chunk)
+        assert chunk.read_bytes() != content
+    else:
+        chunk.write_bytes(
+            {"empty": b"", "half": content[:100], "flip": next(flips(content, 1, "chunk"))}[damage]
+        )
+    go(file, out)
+    assert contents(out) == whole
+
+
+def _at_the_end_of_scanning(stage: str, done: int, total: int) -> None:
+    if stage != "finding heads":
+        raise KeyboardInterrupt
+
+
+def test_every_flipped_bit_of_a_chunk_is_noticed(file: Path, tmp_path: Path) -> None:
+    chunks = stopped(file, tmp_path / "run", "testing swaps", 9)
+    keeper = work.Keeper(tmp_path / "run" / WORK, 2, folder.read_manifest(tmp_path / "run").stamp)
+    chunk = work.Chunk(0, (None,) * 8)
+    assert keeper.place(chunk) in chunks
+    assert keeper.has(chunk)
+    for other in flips(keeper.place(chunk).read_bytes(), 100, "bits"):
+        with holding(keeper.place(chunk), other):
+            assert not keeper.has(chunk)
+
+
+def test_other_versions_make_their_work_anew(
+    file: Path, tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(study_module, "package_versions", lambda *names: dict.fromkeys(names, "0"))
+        stopped(file, out, "testing swaps", 1)
+    seen: list[tuple[str, int]] = []
+    go(file, out, progress=lambda stage, done, total: seen.append((stage, done)))
+    assert ("finding heads", 8) in seen
+    assert contents(out) == whole
+
+
+def test_a_full_disk_keeps_what_was_done(
+    file: Path, tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, written = tmp_path / "new" / "run", []
+    real = work.replacing
+
+    def fills(place: Path) -> Any:
+        written.append(place)
+        if len(written) > 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "replacing", fills)
+        assert "is full: 3 finished parts of the work are kept; free some space" in one_line(
+            lambda: go(file, out)
+        )
+    assert len(list((out / WORK).glob(work.CHUNKS))) == 3
+    # The same while the last files are written.
+    with monkeypatch.context() as patch:
+        patch.setattr(folder.sealed, "to_bytes", _full)
+        assert "is full" in one_line(lambda: go(file, out))
+    assert "not finished" in one_line(lambda: ContrastRun.load(out))
+    go(file, out)
+    assert contents(out) == whole
+
+
+def _full(*_: Any) -> bytes:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_limit_on_file_sizes_is_one_line(file: Path, tmp_path: Path, whole: dict[str, bytes]) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, before[1]))
+    try:
+        told = one_line(lambda: go(file, tmp_path / "run"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "cannot be written (File too large)" in told
+    go(file, tmp_path / "run")
+    assert contents(tmp_path / "run") == whole
+
+
+def test_a_small_disk_is_refused_before_anything_is_made(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: usage)
+    assert "has 1.0 kB free and the run needs about" in one_line(lambda: go(file, tmp_path / "new" / "run"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_run_leaves_nothing_behind(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: Any, **__: Any) -> Any:
+        raise HeadwiseError("no")
+
+    monkeypatch.setattr(study_module, "fit_contrast", refuses)
+    (tmp_path / "empty").mkdir()
+    for out in (tmp_path / "a" / "b" / "run", tmp_path / "empty"):
+        assert one_line(lambda out=out: go(file, out)) == "no"
+    assert [p.name for p in tmp_path.rglob("*")] == ["empty"]
+
+
+def test_every_flipped_bit_of_a_finished_run_is_noticed(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    go(file, out)
+    for name in (*FILES, "manifest.json"):
+        for other in flips((out / name).read_bytes(), 15, name):
+            with holding(out / name, other):
+                one_line(lambda: ContrastRun.load(out))
+    for name in (*FILES, "manifest.json"):
+        (out / name).rename(tmp_path / "aside")
+        assert name in one_line(lambda: ContrastRun.load(out))
+        (out / name).mkdir()
+        assert name in one_line(lambda: ContrastRun.load(out))
+        (out / name).rmdir()
+        (tmp_path / "aside").rename(out / name)
+    ContrastRun.load(out)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [("heads", "score", float("nan")), ("heads", "head", "L9H9"), ("swaps", "original", 7.0),
+     ("swaps", "head", "x"), ("features", "rank", -5), ("features", "name", "other"), ("features", "p_value", 2.0),
+     ("swaps", "condition", "none at all"), ("angles", "side", "both"), ("draws", "target", float("inf"))],
+)  # fmt: skip
+def test_tables_changed_on_purpose_are_refused(
+    file: Path, tmp_path: Path, table: str, column: str, value: Any
+) -> None:
+    out = tmp_path / "run"
+    go(file, out)
+    place = out / f"{table}.parquet"
+    found = pq.read_table(place)
+    rows = found.to_pylist()
+    for row in rows if column == "condition" else rows[:1]:
+        row[column] = value
+    pq.write_table(found.from_pylist(rows, schema=found.schema), place)
+    assert one_line(lambda: ContrastRun.load(out))
+    signed_again(out)
+    one_line(lambda: ContrastRun.load(out))
+
+
+def test_tables_of_other_types_are_refused(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    go(file, out)
+    place = out / "draws.parquet"
+    found = pq.read_table(place)
+    for other in (
+        found.set_column(2, "draw", found.column("draw").cast("double")),
+        found.drop_columns(["share"]),
+        found.append_column("more", found.column("share")),
+    ):
+        pq.write_table(other, place)
+        signed_again(out)
+        assert "draws.parquet" in one_line(lambda: ContrastRun.load(out))
+    pq.write_table(found, place)
+    signed_again(out)
+    assert ContrastRun.load(out).draws == found.to_pylist()
+
+
+def test_a_run_of_other_weights_is_refused(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    go(file, out)
+    signed_again(out, weight_hash="0" * 64)
+    assert "features.safetensors" in one_line(lambda: ContrastRun.load(out))
+    for other in (None, "", 5, MODEL.weight_hash[:-1]):
+        signed_again(out, weight_hash=other)
+        one_line(lambda: ContrastRun.load(out))
+
+
+def test_the_document_holds_no_time(whole: dict[str, bytes]) -> None:
+    assert "seconds" not in json.loads(whole["run.json"])
