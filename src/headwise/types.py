@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
+from headwise.strings import shortened
 
 Side = Literal["query", "key"]
 
+# No model has a layer of ten digits, and Python refuses to read numbers of thousands.
 _HEAD_FORMS = (
-    re.compile(r"L(\d+)\.?H(\d+)", re.IGNORECASE),
-    re.compile(r"(\d+)\.(\d+)"),
-    re.compile(r"a(\d+)\.h(\d+)", re.IGNORECASE),
+    re.compile(r"L([0-9]{1,9})\.?H([0-9]{1,9})", re.IGNORECASE),
+    re.compile(r"([0-9]{1,9})\.([0-9]{1,9})"),
+    re.compile(r"a([0-9]{1,9})\.h([0-9]{1,9})", re.IGNORECASE),
 )
 
 
@@ -34,9 +38,11 @@ class Head:
     index: int
 
     @classmethod
-    def parse(cls, text: str | Head) -> Head:
-        """Read ``L9H6``, ``9.6`` or ``a9.h6``.
+    def parse(cls, text: HeadLike) -> Head:
+        """Read ``L9H6``, ``9.6``, ``a9.h6`` or a pair of numbers.
 
+        >>> Head.parse((9, 6))
+        L9H6
         >>> Head.parse("head nine")
         Traceback (most recent call last):
         ...
@@ -44,15 +50,44 @@ class Head:
         """
         if isinstance(text, Head):
             return text
-        for form in _HEAD_FORMS:
-            if match := form.fullmatch(str(text).strip()):
-                return cls(int(match[1]), int(match[2]))
-        raise HeadwiseError(f"{str(text)!r} is not a head: write it as L9H6, 9.6 or a9.h6")
+        if isinstance(text, str):
+            for form in _HEAD_FORMS:
+                if match := form.fullmatch(text.strip()):
+                    return cls(int(match[1]), int(match[2]))
+        elif _is_pair(text):
+            return cls(operator.index(text[0]), operator.index(text[1]))
+        given = text if isinstance(text, str) else repr(text)
+        raise HeadwiseError(f"{shortened(given)!r} is not a head: write it as L9H6, 9.6 or a9.h6")
 
     def __str__(self) -> str:
         return f"L{self.layer}H{self.index}"
 
     __repr__ = __str__
+
+
+HeadLike = Head | str | tuple[int, int]
+"""A head as users write it: itself, its name, or layer and index."""
+
+
+def head_list(heads: Any) -> list[HeadLike]:
+    """One head or several, as a list.
+
+    >>> head_list("L9H6"), head_list((9, 6)), head_list([(9, 6), "1.2"])
+    (['L9H6'], [(9, 6)], [(9, 6), '1.2'])
+    """
+    if isinstance(heads, str | Head) or _is_pair(heads):
+        return [heads]
+    if not isinstance(heads, Iterable):
+        raise HeadwiseError(f"{shortened(repr(heads))} is not a head or a list of heads: write it as L9H6")
+    return list(heads)
+
+
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(hasattr(one, "__index__") and not isinstance(one, bool) for one in value)
+    )
 
 
 ComponentKind = Literal["embedding", "head", "mlp", "bias", "offset"]

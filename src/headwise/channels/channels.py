@@ -14,9 +14,10 @@ from torch import Tensor
 from headwise.channels.sparsity import channels_needed, sparsity
 from headwise.channels.svd import QKSVD, qk_svd, rotated
 from headwise.errors import HeadwiseError
+from headwise.model.prompts import Prompt
 from headwise.model.readers import side_maps
 from headwise.randomness import seeded
-from headwise.types import Head
+from headwise.types import Head, HeadLike
 
 if TYPE_CHECKING:
     from headwise.model.core import Model
@@ -134,14 +135,16 @@ class ChannelSplit:
         return int(channels_needed(self.control))
 
 
-def split_cell(model: Model, prompt: str | list[int], head: Head | str, query: int, key: int, *, seed: int = 0,
+def split_cell(model: Model, prompt: Prompt, head: HeadLike, query: int, key: int, *, seed: int = 0,
                cache: str | Path | None = None) -> ChannelSplit:  # fmt: skip
     """Split one cell's logit and relative attention over the head's channels.
 
     RA(d, s) = A'_ds − mean over the other visible keys j of A'_dj; it is linear in the keys, so it splits alike.
     """
     wanted = model.head(head)
-    got = model.capture(prompt, heads=[wanted], queries=[query], want=("q", "k", "scores", "pattern"))
+    got = model.capture(
+        model.prompt_ids(prompt), heads=[wanted], queries=[query], want=("q", "k", "scores", "pattern")
+    )
     length = len(got.token_ids[0])
     if not -length <= key < length:
         raise HeadwiseError(

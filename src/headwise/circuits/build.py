@@ -14,7 +14,8 @@ from headwise.circuits.answers import answer_token, shown
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
 from headwise.circuits.counterfactual import Members, edited_attention, removal
 from headwise.errors import HeadwiseError
-from headwise.model.batch import Prompt, by_length, encode
+from headwise.model.batch import by_length
+from headwise.model.prompts import Prompt, is_one
 from headwise.model.split import split
 from headwise.tracing.integrate import Rule
 from headwise.tracing.search import Firing, Rules, SideSignals
@@ -78,8 +79,8 @@ def trace(
     counterfactual; ``vectors`` keeps each edge's signal.
     """
     started = time.perf_counter()
-    single = isinstance(prompt, str) or (len(prompt) > 0 and isinstance(prompt[0], int))
-    token_ids = encode(model.tokenizer, prompt, model.context)
+    single = is_one(prompt)
+    token_ids = model.token_ids(prompt)
     n = len(token_ids)
     texts: list[str | None] = [p if isinstance(p, str) else None for p in ([prompt] if single else prompt)]  # pyright: ignore[reportAssignmentType]
     answers, wrongs = _per_prompt(model, answer, n, "answer"), _per_prompt(model, wrong, n, "wrong")
@@ -117,7 +118,7 @@ def trace(
 def _per_prompt(model: Model, given: Answer | Sequence[Answer] | None, n: int, what: str) -> list[int | None]:
     if given is None:
         return [None] * n
-    if isinstance(given, (str, int)):
+    if isinstance(given, str) or not isinstance(given, Sequence):
         return [answer_token(model, given, what)] * n
     if len(given) != n:
         raise HeadwiseError(f"{len(given)} {what} tokens were given for {n} prompts")

@@ -12,7 +12,7 @@ from headwise.circuits.build import rules_for
 from headwise.circuits.circuit import Counterfactual, Node
 from headwise.circuits.counterfactual import Known, Members, edited_attention, removal, unused
 from headwise.errors import HeadwiseError
-from headwise.model.batch import Prompt, encode
+from headwise.model.prompts import Prompt
 from headwise.model.split import Stream, split
 from headwise.randomness import seeded
 from headwise.tracing.search import Firing, LayerSearch, SideSignals
@@ -76,7 +76,7 @@ def trace_firing(
         ("query", "key") if side == "both" else ("query",) if side == "query" else ("key",)
     )
     rules = rules_for(mode, tau, rule, sides)
-    token_ids = encode(model.tokenizer, prompt, model.context)[0]
+    token_ids = model.prompt_ids(prompt)
     d, s = (_position(p, len(token_ids), name) for p, name in ((query, "query"), (key, "key")))
     if s > d:
         raise HeadwiseError(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.contrast.attribution import Attribution, attribute
 from headwise.contrast.bank import FeatureBank
-from headwise.model.batch import Prompt
-from headwise.types import Head
+from headwise.model.prompts import Prompt
+from headwise.types import Head, HeadLike, head_list
 
 if TYPE_CHECKING:
     from headwise.model.core import Model
@@ -19,7 +19,7 @@ def attribute_prompt(
     prompt: Prompt,
     bank: FeatureBank,
     *,
-    heads: Sequence[Head | str] | None = None,
+    heads: HeadLike | Sequence[HeadLike] | None = None,
     query: int = -1,
 ) -> dict[Head, dict[str, Attribution]]:
     """A prompt's logits at one query, split by the bank's fitted features in each head.
@@ -27,9 +27,9 @@ def attribute_prompt(
     Both splits a head: ``sequential`` in the order of rising rank (an overlap counts towards the smaller
     feature, as published), and ``shapley``, which needs no order.
     """
-    chosen = list(bank.heads) if heads is None else [Head.parse(h) for h in heads]
+    chosen = list(bank.heads) if heads is None else [Head.parse(h) for h in head_list(heads)]
     features = {h: sorted(bank.of(h, unions=False), key=lambda f: f.rank) for h in chosen}
-    seen = model.capture(prompt, heads=chosen, queries=query, want=("q", "k"))
+    seen = model.capture(model.prompt_ids(prompt), heads=chosen, queries=query, want=("q", "k"))
     assert seen.q is not None
     assert seen.k is not None
     found: dict[Head, dict[str, Attribution]] = {}

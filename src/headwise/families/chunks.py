@@ -25,7 +25,7 @@ from headwise.circuits.circuit import Circuit
 from headwise.errors import HeadwiseError
 from headwise.families.records import PromptRecord, record_tables
 from headwise.families.schema import TABLES, schema_of
-from headwise.model.batch import encode
+from headwise.model.prompts import encode_one
 from headwise.tasks.answers import AnswerPrompt
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _alone(model: Model, number: int, prompt: AnswerPrompt, rules: TraceRules) -
         text = " ".join(str(error).split()).replace("prompt 0 ", "the prompt ", 1)
         reason = text if told else f"{type(error).__name__}: {text}"
     try:
-        ids = encode(model.tokenizer, prompt.prompt)[0]
+        ids = encode_one(model.tokenizer, prompt.prompt)
     except HeadwiseError:
         ids = []  # what cannot be made into tokens has its reason in the record
     row = _row(number, prompt, ids, [str(model.tokenizer.decode([token])) for token in ids])

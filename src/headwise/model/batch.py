@@ -1,4 +1,4 @@
-"""Prompts as token ids: tokenising, padding, and positions that always count from the prompt's own first token."""
+"""Prompts of different lengths as one tensor, and positions that always count from the prompt's own first token."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
+from headwise.model.prompts import quoted, whole
 
-Prompt = str | Sequence[int]
 Positions = None | int | Sequence[int] | Sequence[Sequence[int]]
 Padding = Literal["right", "left"]
 
@@ -77,50 +78,6 @@ class Batch:
         return positions.clamp(min=0) + self.starts[:, None]
 
 
-def encode(tokenizer: Any, prompts: Prompt | Sequence[Prompt], context: int | None = None) -> list[list[int]]:
-    """Token ids of one prompt or of several; a prompt may be text or token ids already."""
-    if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int)):
-        prompts = [prompts]  # pyright: ignore[reportAssignmentType]
-    encoded: list[list[int]] = []
-    for number, prompt in enumerate(prompts):
-        if isinstance(prompt, str):
-            if tokenizer is None:
-                raise HeadwiseError("this model has no tokenizer: give prompts as token ids")
-            ids = list(tokenizer(prompt).input_ids) if prompt else []
-        else:
-            ids = [int(token) for token in prompt]  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType, reportOptionalIterable]
-        if not ids:
-            raise HeadwiseError(f"prompt {number} is empty: give it at least one token")
-        if context is not None and len(ids) > context:
-            raise HeadwiseError(
-                f"prompt {number} has {len(ids)} tokens but the model's context is {context}: shorten it"
-            )
-        encoded.append(ids)
-    if not encoded:
-        raise HeadwiseError("no prompts were given")
-    return encoded
-
-
-def single_token(tokenizer: Any, text: str, what: str = "answer") -> int:
-    """The token that a text is; refused, with a hint, if it is none or several."""
-    if tokenizer is None:
-        raise HeadwiseError(f"this model has no tokenizer: give the {what} as a token id")
-    ids = list(tokenizer(text, add_special_tokens=False).input_ids) if text else []
-    if not ids:
-        raise HeadwiseError(
-            f"the {what} is empty: give one token, with its leading space if it has one (' Mary')"
-        )
-    if len(ids) > 1:
-        pieces = [tokenizer.decode([token]) for token in ids]
-        spaced = f" {text.strip()}"
-        fits = len(tokenizer(spaced, add_special_tokens=False).input_ids) == 1 and spaced != text
-        hint = f"{spaced!r}, with a leading space, is one" if fits else f"give its first one, {pieces[0]!r}"
-        raise HeadwiseError(f"{what} {text!r} is {len(ids)} tokens ({' | '.join(map(repr, pieces))}): {hint}")
-    if ids[0] == getattr(tokenizer, "unk_token_id", None) and text != tokenizer.unk_token:
-        raise HeadwiseError(f"{what} {text!r} is not in the model's vocabulary")
-    return ids[0]
-
-
 def resolve_positions(positions: Positions, lengths: Sequence[int], what: str) -> list[list[int]]:
     """Positions asked for, as non-negative positions per prompt.
 
@@ -136,24 +93,30 @@ def resolve_positions(positions: Positions, lengths: Sequence[int], what: str) -
     """
     if positions is None:
         return [list(range(length)) for length in lengths]
-    if isinstance(positions, int):
-        positions = [positions]
-    wanted = list(positions)
-    per_prompt = bool(wanted) and not isinstance(wanted[0], int)
-    if per_prompt and len(wanted) != len(lengths):
-        raise HeadwiseError(f"{len(wanted)} lists of {what} positions were given for {len(lengths)} prompts")
-    resolved = []
-    for number, length in enumerate(lengths):
-        row: list[int] = []
-        for position in wanted[number] if per_prompt else wanted:  # pyright: ignore[reportGeneralTypeIssues]
-            if not -length <= position < length:  # pyright: ignore[reportOperatorIssue]
-                raise HeadwiseError(
-                    f"{what} position {position} is outside prompt {number}, which has {length} tokens "
-                    f"(0 to {length - 1}, or {-length} to -1)"
-                )
-            row.append(int(position) % length)  # pyright: ignore[reportArgumentType]
-        resolved.append(row)
-    return resolved
+    given: Any = positions.tolist() if isinstance(positions, Tensor | np.ndarray) else positions
+    if whole(given) is not None:
+        given = [given]
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise HeadwiseError(f"{what} positions {quoted(positions)} are not whole numbers or lists of them")
+    per_prompt = len(given) > 0 and isinstance(given[0], Sequence)
+    if per_prompt and len(given) != len(lengths):
+        raise HeadwiseError(f"{len(given)} lists of {what} positions were given for {len(lengths)} prompts")
+    return [
+        [_position(one, length, what, number) for one in (given[number] if per_prompt else given)]
+        for number, length in enumerate(lengths)
+    ]
+
+
+def _position(given: Any, length: int, what: str, number: int) -> int:
+    position = whole(given)
+    if position is None:
+        raise HeadwiseError(f"{what} position {quoted(given)} is not a whole number")
+    if not -length <= position < length:
+        raise HeadwiseError(
+            f"{what} position {quoted(given)} is outside prompt {number}, which has {length} tokens "
+            f"(0 to {length - 1}, or {-length} to -1)"
+        )
+    return position % length
 
 
 def pad_positions(rows: Sequence[Sequence[int]]) -> Tensor:

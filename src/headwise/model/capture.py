@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,17 +21,16 @@ from headwise.model.batch import (
     Batch,
     Padding,
     Positions,
-    Prompt,
     by_length,
-    encode,
     pad_positions,
     resolve_positions,
 )
 from headwise.model.captured import ALL_WANTED, Captured, Wanted, merge
 from headwise.model.edits import Edit, Editor
 from headwise.model.passes import Instruments, Pass, forward_all
+from headwise.model.prompts import Prompt
 from headwise.model.rotary import Rotary
-from headwise.types import Head
+from headwise.types import Head, HeadLike, head_list
 
 if TYPE_CHECKING:
     from headwise.model.core import Model
@@ -44,10 +43,10 @@ MAX_TOKENS = 8192
 class Request:
     """What to capture, where, and with which edits; :meth:`headwise.Model.capture` says what each means."""
 
-    heads: Iterable[Head | str] | None = None
+    heads: HeadLike | Iterable[HeadLike] | None = None
     queries: Positions = None
     keys: Positions = None
-    want: Iterable[Wanted] = ("q", "k")
+    want: Wanted | Iterable[Wanted] = ("q", "k")
     logits: Positions | Literal["last", "none"] = "none"
     edits: Sequence[Edit] = ()
     padding: Padding = "right"
@@ -77,10 +76,10 @@ def _in_parts(
     model: Model, prompts: Prompt | Sequence[Prompt], request: Request
 ) -> Iterator[list[tuple[list[int], Captured]]]:
     """Batch by batch: the parts that it was cut into, each the indices of its prompts and what was captured."""
-    token_ids = encode(model.tokenizer, prompts, model.context)
+    token_ids = model.token_ids(prompts)
     lengths = [len(ids) for ids in token_ids]
     wanted = _check_wanted(request.want)
-    chosen = model.heads if request.heads is None else tuple(model.head(head) for head in request.heads)
+    chosen = model.heads if request.heads is None else tuple(map(model.head, head_list(request.heads)))
     rows = resolve_positions(request.queries, lengths, "query")
     columns = resolve_positions(request.keys, lengths, "key")
     no_logits = isinstance(request.logits, str) and request.logits == "none"
@@ -110,9 +109,10 @@ def _in_parts(
         ]
 
 
-def _check_wanted(want: Iterable[Wanted]) -> frozenset[Wanted]:
-    wanted = frozenset(want)
-    for name in sorted(wanted):
+def _check_wanted(want: Wanted | Iterable[Wanted]) -> frozenset[Wanted]:
+    names: Any = [want] if isinstance(want, str) else want
+    wanted: frozenset[Wanted] = frozenset(names)
+    for name in sorted(wanted, key=str):
         if name not in ALL_WANTED:
             raise HeadwiseError(f"{name!r} cannot be captured: ask for some of {', '.join(ALL_WANTED)}")
     return wanted

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.model.batch import encode
 from headwise.model.core import Model
 from headwise.model.edits import SwapWithin
+from headwise.model.prompts import NoTokenizer
 from headwise.model.split import Stream
 from headwise.types import Head
 
@@ -103,10 +103,9 @@ def refuse_if_wrong(model: Model) -> None:
 
 
 def _prompt_ids(model: Model, prompt: str | list[int] | None) -> list[int]:
-    if prompt is None and model.tokenizer is None:
-        vocabulary = model.anatomy.config.vocab_size
-        return [(7 * i + 3) % vocabulary for i in range(12)]
-    return encode(model.tokenizer, PROMPT if prompt is None else prompt, model.context)[0]
+    if prompt is None and isinstance(model.tokenizer, NoTokenizer):
+        return [(7 * i + 3) % model.vocabulary for i in range(12)]
+    return model.prompt_ids(PROMPT if prompt is None else prompt)
 
 
 def _own_numbers(model: Model, ids: list[int]) -> tuple[Tensor, Tensor]:

@@ -13,12 +13,13 @@ import torch
 from headwise.errors import HeadwiseError
 from headwise.model import capture as _capture
 from headwise.model.anatomy import Anatomy
-from headwise.model.batch import Padding, Positions, Prompt, encode
+from headwise.model.batch import Padding, Positions
 from headwise.model.capture import MAX_TOKENS, Request
 from headwise.model.captured import Captured, Wanted
 from headwise.model.edits import Edit
 from headwise.model.families import Family, family_of
-from headwise.types import Head
+from headwise.model.prompts import NoTokenizer, Prompt, encode, encode_one
+from headwise.types import Head, HeadLike
 
 if TYPE_CHECKING:
     from headwise.model.split import Stream
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 class Model:
     """A transformers model whose attention can be captured, edited and split exactly.
 
-    ``hf`` is the untouched transformers model and ``tokenizer`` its tokenizer; nothing is registered on or hooked
+    ``hf`` is the untouched transformers model and ``tokenizer`` its tokenizer (without one, prompts are token ids);
+    nothing is registered on or hooked
     into ``hf`` between calls.
     """
 
     def __init__(self, hf: Any, tokenizer: Any = None, *, name: str = "model") -> None:
         self.hf = hf
-        self.tokenizer = tokenizer
+        self.tokenizer: Any = NoTokenizer() if tokenizer is None else tokenizer
         self.name = name
         self.family: Family = family_of(hf.config.get_text_config())
         self.anatomy = Anatomy(hf, self.family)
@@ -87,7 +89,7 @@ class Model:
         """Every head, layer by layer."""
         return tuple(Head(layer, index) for layer in range(self.n_layers) for index in range(self.n_heads))
 
-    def head(self, head: Head | str) -> Head:
+    def head(self, head: HeadLike) -> Head:
         """Parse a head and check that the model has it."""
         wanted = Head.parse(head)
         if not (0 <= wanted.layer < self.n_layers and 0 <= wanted.index < self.n_heads):
@@ -116,9 +118,22 @@ class Model:
 
     # --- tokens -----------------------------------------------------------------------------------------------
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens the model knows."""
+        return self.hf.get_input_embeddings().weight.shape[0]
+
+    def token_ids(self, prompts: Prompt | Sequence[Prompt]) -> list[list[int]]:
+        """The token ids of one prompt or of several, each known to the model and none longer than its context."""
+        return encode(self.tokenizer, prompts, self.context, self.vocabulary)
+
+    def prompt_ids(self, prompt: Prompt) -> list[int]:
+        """The token ids of exactly one prompt; a list of prompts is refused."""
+        return encode_one(self.tokenizer, prompt, self.context, self.vocabulary)
+
     def tokens(self, prompt: Prompt) -> list[str]:
-        """The prompt's tokens as text, one string a token."""
-        return [self.tokenizer.decode([token]) for token in encode(self.tokenizer, prompt, self.context)[0]]
+        """The prompt's tokens as text, one string per token."""
+        return [self.tokenizer.decode([token]) for token in self.prompt_ids(prompt)]
 
     # --- what it does -----------------------------------------------------------------------------------------
 
@@ -126,10 +141,10 @@ class Model:
         self,
         prompts: Prompt | Sequence[Prompt],
         *,
-        heads: Iterable[Head | str] | None = None,
+        heads: HeadLike | Iterable[HeadLike] | None = None,
         queries: Positions = None,
         keys: Positions = None,
-        want: Iterable[Wanted] = ("q", "k"),
+        want: Wanted | Iterable[Wanted] = ("q", "k"),
         logits: Positions | Literal["last", "none"] = "none",
         padding: Padding = "right",
         batch_size: int = 64,
@@ -164,10 +179,10 @@ class Model:
         prompts: Prompt | Sequence[Prompt],
         edits: Sequence[Edit],
         *,
-        heads: Iterable[Head | str] = (),
+        heads: HeadLike | Iterable[HeadLike] = (),
         queries: Positions = None,
         keys: Positions = None,
-        want: Iterable[Wanted] = ("pattern",),
+        want: Wanted | Iterable[Wanted] = ("pattern",),
         logits: Positions | Literal["last", "none"] = "last",
         padding: Padding = "right",
         batch_size: int = 64,

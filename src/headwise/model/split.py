@@ -17,7 +17,8 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.model.attend import pattern_rows, raw_scores
-from headwise.model.batch import Batch, Padding, Prompt, encode, resolve_positions
+from headwise.model.batch import Batch, Padding, resolve_positions
+from headwise.model.prompts import Prompt
 from headwise.model.recorder import LayerRecord, Recorder
 from headwise.model.rotary import Rotary
 from headwise.types import Component, Head, Side
@@ -308,7 +309,7 @@ def split(
     """One forward pass that keeps what a split needs; see :meth:`headwise.Model.split`."""
     if layers is not None and not 1 <= layers <= model.n_layers:
         raise HeadwiseError(f"layers={layers} is outside 1 to {model.n_layers}")
-    batch = Batch.of(encode(model.tokenizer, prompts, model.context), padding)
+    batch = Batch.of(model.token_ids(prompts), padding)
     recorder = Recorder(model, batch, model.n_layers if layers is None else layers)
     recorder.run(stop_early=layers is not None)
     return Stream(model, batch, recorder.layers, recorder.final)

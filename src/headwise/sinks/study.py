@@ -14,6 +14,7 @@ from torch import Tensor
 from headwise.circuits.answers import shown
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
+from headwise.model.prompts import is_one
 from headwise.sinks.clusters import Sharing, Writer, share_signals, writers_of
 from headwise.sinks.find import (
     AWAY,
@@ -146,7 +147,7 @@ def find_sinks(
     for name, value, least in (("traced", traced, 2), ("proved", proved, 1)):
         if value < least:
             raise HeadwiseError(f"{name}={value} prompts are too few: give at least {least}")
-    texts: Sequence[Any] = TEXTS if prompts is None else [prompts] if isinstance(prompts, str) else prompts
+    texts: Sequence[Any] = TEXTS if prompts is None else [prompts] if is_one(prompts) else prompts
     report = progress or (lambda _stage, _done, _total: None)
     parking = find_parking(
         model, texts, threshold=threshold, progress=_stage(report, "attention", len(texts))

@@ -17,7 +17,6 @@ from headwise.circuits.build import trace
 from headwise.circuits.circuit import Circuit
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
-from headwise.model.batch import encode
 from headwise.sparsity.cells import Cell, SplitCells, split_cells
 from headwise.tasks.answer_tasks import make_answers
 from headwise.tasks.answers import AnswerSet
@@ -159,7 +158,7 @@ def measure_sparsity(
     wanted = None if heads == "auto" else _named(model, heads)
     made = make_answers(task, model.tokenizer, prompts=prompts, seed=seed)
     chosen = made.prompts[:prompts]
-    token_ids = encode(model.tokenizer, [p.prompt for p in chosen], model.context)
+    token_ids = model.token_ids([p.prompt for p in chosen])
     circuits: list[Circuit] = []
     for start in range(0, len(chosen), PART):
         part = chosen[start : start + PART]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import HeadwiseError
+from headwise.model.prompts import require_tokenizer
 from headwise.tasks.answers import AnswerSet, read_answers
 from headwise.tasks.facts import facts
 from headwise.tasks.greater_than import greater_than
@@ -51,8 +52,7 @@ def make_answers(
     """The prompts of a task by name or of a JSONL file by path; a set is returned as it is."""
     if isinstance(task, AnswerSet):
         return task
-    if tokenizer is None:
-        raise HeadwiseError("this model has no tokenizer: tasks are text and cannot be read by it")
+    require_tokenizer(tokenizer, "tasks are text and cannot be read by it")
     text = str(task)
     check_answer_task(text)
     if text in ANSWER_TASKS:

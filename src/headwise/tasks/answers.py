@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from headwise.errors import HeadwiseError
-from headwise.model.batch import single_token
+from headwise.model.prompts import single_token
 from headwise.randomness import keyed
 from headwise.tasks.jsonl import read_lines, read_object
 

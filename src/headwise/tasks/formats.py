@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from headwise.errors import HeadwiseError
+from headwise.model.prompts import require_tokenizer
 
 Format = Literal["plain", "few-shot", "chat"]
 
@@ -55,7 +56,8 @@ def locate(
     ``chat`` puts the text into the model's chat template as the user's turn and ``reply`` at the start of the
     model's own. The template writes the special tokens itself, so none are added to it a second time.
     """
-    if tokenizer is None or not getattr(tokenizer, "is_fast", False):
+    require_tokenizer(tokenizer, "tasks are text and cannot be read by it")
+    if not getattr(tokenizer, "is_fast", False):
         raise HeadwiseError("labelled prompts need a tokenizer with character offsets: this model has none")
     text, shift, special = marked.text + (reply if format != "chat" else ""), 0, True
     if format == "chat":

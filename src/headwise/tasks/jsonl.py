@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headwise.errors import HeadwiseError
+from headwise.model.prompts import require_tokenizer
 from headwise.tasks.formats import last_tokens
 from headwise.tasks.types import Contrast, Example, Task
 
@@ -100,7 +101,9 @@ def read_jsonl(path: str | Path, tokenizer: Any, *, seed: int = 0, hold_out: str
 def _line(line: str, tokenizer: Any) -> tuple[str, Example]:
     record = read_object(line, _KNOWN, ("prompt", "positive", "negative"))
     text, spans = unmark(record["prompt"])
-    encoded = tokenizer(text, return_offsets_mapping=True)
+    encoded = require_tokenizer(tokenizer, "tasks are text and cannot be read by it")(
+        text, return_offsets_mapping=True
+    )
     offsets = encoded.offset_mapping
 
     def place(value: Any, what: str) -> list[int]:

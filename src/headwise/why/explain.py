@@ -13,7 +13,7 @@ import torch
 from headwise.circuits.answers import shown
 from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.errors import HeadwiseError
-from headwise.model.batch import encode
+from headwise.model.prompts import Prompt
 from headwise.model.split import split
 from headwise.tracing.upstream import Upstream
 from headwise.types import Head
@@ -104,7 +104,7 @@ class Explanation:
 
 def explain(
     model: Model,
-    prompt: str | Sequence[int],
+    prompt: Prompt,
     *,
     head: Head | str | None = None,
     query: str | int | None = None,
@@ -134,7 +134,7 @@ def explain(
         raise HeadwiseError(f"draws={draws} leaves no controls: give 1 or more")
     if isinstance(prompt, str) and not prompt.strip():
         raise HeadwiseError("the prompt is empty: give the text the model is to read")
-    token_ids = encode(model.tokenizer, prompt, model.context)[0]
+    token_ids = model.prompt_ids(prompt)
     if len(token_ids) < 2:
         raise HeadwiseError(
             "the prompt is one token long, so every head can only read that token: give a longer one"
