@@ -39,10 +39,10 @@ $(READY): requirements.lock requirements-cuda.lock pyproject.toml
 	@echo "set-up 1/4: environment in $(VENV)"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "set-up 2/4: torch"
-	@sed -n '/^torch==/,/[^\\]$$/p' requirements.lock > $(VENV)/torch.lock
-	@$(PIP) $(LOCKED) $(if $(TORCH_INDEX),--retries 1 --extra-index-url $(TORCH_INDEX)) -r $(VENV)/torch.lock
-	@if [ "$$(uname -s)" = Linux ] && ! $(BIN)/python -m pip show torch 2>/dev/null | grep -q '^Version: .*+cpu'; then \
-	  echo "set-up: no CPU build of torch for this machine was both served and in requirements.lock: the default one, with its CUDA libraries"; \
+	@sed -n '/^torch==/,/[^\\]$$/p' requirements.lock | sed 's/^torch==[^ ]*/&+cpu/' > $(VENV)/torch-cpu.lock
+	@if [ "$$(uname -s)" = Linux ] && ! $(PIP) $(LOCKED) $(if $(TORCH_INDEX),--retries 1 --extra-index-url $(TORCH_INDEX)) \
+	    -r $(VENV)/torch-cpu.lock >$(VENV)/torch-cpu.log 2>&1; then \
+	  echo "set-up: no CPU build of torch that the lock knows is to be had (see $(VENV)/torch-cpu.log): the default one, with gigabytes of CUDA libraries"; \
 	  $(PIP) $(LOCKED) -r requirements-cuda.lock; fi
 	@echo "set-up 3/4: packages of requirements.lock and the default model (a few minutes the first time)"
 	@$(PIP) $(LOCKED) -r requirements.lock

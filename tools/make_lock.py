@@ -6,9 +6,10 @@
   ``--require-hashes --no-deps --only-binary``: pip follows no dependency that is not in the lock, and never builds a
   package, for which it would fetch build tools without hashes.
 * torch has two builds for Linux: the default one needs gigabytes of CUDA libraries, the CPU one (2.13.0+cpu) does
-  not and is served by PyTorch's own index only. pip counts 2.13.0+cpu as newer than 2.13.0, so one entry with the
-  hashes of both lets it prefer the CPU build wherever it is served and take the default one elsewhere. The CUDA
-  libraries are therefore in a lock of their own, which set-up installs only behind the default build.
+  not and is not on every index. The lock has one entry, torch==2.13.0, with the hashes of both, which either build
+  satisfies; set-up first asks for torch==2.13.0+cpu by name. Left to itself, pip would prefer whichever file's page
+  tells its hash, so that a CPU build in a local folder loses. The CUDA libraries are in a lock of their own, which
+  set-up installs only where it has to take the default build: no marker can tell which build is installed.
 * A hash in the lock stays as long as its version does: not every machine that makes the lock reaches every index.
 """
 
