@@ -186,6 +186,7 @@ NULLS: dict[str, Callable[[int, int], sparse.csr_matrix]] = {
 }
 
 
+@pytest.mark.calibration
 def test_data_without_families_give_none_in_19_of_20_seeds() -> None:
     """Every kind of dependence that is not a gap; 4 × 15 data sets."""
     found = {name: [chosen(make(80, 1000 + s), s)[0] for s in range(15)] for name, make in NULLS.items()}

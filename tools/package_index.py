@@ -14,7 +14,8 @@ import ssl
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.parser import HeaderParser
@@ -81,7 +82,9 @@ class Places:
         >>> Places.listed("global.find-links='wheels more'").folders
         ('wheels', 'more')
         """
-        found = {key: shlex.split(value)[0] for key, value in re.findall(r"^(\S+?)=(.+)$", listing, re.MULTILINE)}
+        found = {
+            key: shlex.split(value)[0] for key, value in re.findall(r"^(\S+?)=(.+)$", listing, re.MULTILINE)
+        }
 
         def value(name: str) -> str:
             of = (found.get(f"{section}.{name}") for section in (":env:", "install", "global"))
@@ -102,6 +105,11 @@ class Index:
         self._wheels: dict[str, tuple[Wheel, ...]] = {}
         self._requires: dict[str, tuple[Requirement, ...]] = {}
         self.out_of_reach: list[str] = []
+
+    def read_ahead(self, names: Iterable[str]) -> None:
+        """Read the pages of many packages at once; one after the other takes minutes."""
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(self.wheels, names))
 
     def wheels(self, name: str) -> tuple[Wheel, ...]:
         """Every wheel of a package (``name`` in its canonical spelling), by file name."""
@@ -142,7 +150,9 @@ class Index:
             return
         for file in sorted(path.glob("*.whl")):
             if _is_wheel_of(file.name, name):
-                yield Wheel(file.name, file.absolute().as_uri(), hashlib.sha256(file.read_bytes()).hexdigest())
+                yield Wheel(
+                    file.name, file.absolute().as_uri(), hashlib.sha256(file.read_bytes()).hexdigest()
+                )
 
     def _on_page(self, url: str, name: str) -> Iterator[Wheel]:
         page = self._page(url)
@@ -164,7 +174,9 @@ class Index:
             file = Path(unquote(parts.path)) / "index.html"
             return file.read_text(encoding="utf-8") if file.is_file() else ""
         try:
-            with urlopen(Request(url, headers={"Accept": "text/html"}), timeout=60, context=self._ssl) as answer:
+            with urlopen(
+                Request(url, headers={"Accept": "text/html"}), timeout=60, context=self._ssl
+            ) as answer:
                 return answer.read().decode("utf-8")
         except HTTPError as error:
             # Indexes answer 403 or 404 for packages that they do not have.
