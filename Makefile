@@ -55,7 +55,7 @@ demo: setup
 	@$(BIN)/headwise explain "$(PROMPT)" --answer " Mary" --wrong " John" --html out/explanation.html
 
 check: lint
-	@$(BIN)/python -m pytest -m "not real and not slow and not ($(LONG))"
+	@$(BIN)/python -m pytest --ignore=tests/e2e -m "not (real or slow or $(LONG))"
 
 test: setup
 	@$(BIN)/python -m pytest --durations=10

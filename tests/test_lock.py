@@ -52,7 +52,7 @@ def test_what_the_project_asks_for_is_pinned_on_every_machine() -> None:
 def test_what_the_packages_ask_for_is_pinned_on_every_machine() -> None:
     """pip follows no dependencies when it installs the lock, so one that is left out would be missing."""
     model = {part.package for part in known(DEFAULT).parts}
-    extras = {canonicalize_name(r.name): r.extras for r in requested(PYPROJECT)}
+    extras: dict[str, set[str]] = {canonicalize_name(r.name): r.extras for r in requested(PYPROJECT)}
     looked = 0
     for name in PINS.keys() - model:
         try:
