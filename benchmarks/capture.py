@@ -258,7 +258,7 @@ def main() -> None:
     if arguments.serve:
         serve(arguments.serve, arguments.folder)
         return
-    from headwise.model import store
+    from headwise.model.loading import store
 
     folder = str(store.ensure("smollm2"))
     names = ["headwise", *(["TransformerLens", "nnsight"] if arguments.others else [])]

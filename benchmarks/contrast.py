@@ -22,11 +22,11 @@ import torch
 
 import headwise
 from headwise.contrast.collect import BATCH, fit_heads
-from headwise.contrast.measure import Probe, capture_rows, measure
 from headwise.contrast.subspaces import random_subspaces
+from headwise.contrast.swap_tests import Probe, capture_rows, measure
 from headwise.model.batch import Batch, by_length
 from headwise.model.capture import MAX_TOKENS
-from headwise.model.core import Model
+from headwise.model.model import Model
 from headwise.tasks import Contrast, binding
 from headwise.types import Subspace
 

@@ -32,10 +32,10 @@ def taken(function: Callable[[], object]) -> float:
 def speed(count: int = 64) -> None:
     """Whole chunks, as a run traces them, in turns with bare passes over the same prompts; one thread for all."""
     import headwise
-    from headwise.channels.channels import layer_channels
-    from headwise.families.chunks import CHUNK, TraceRules, cut, trace_chunk
+    from headwise.bases.cell import layer_channels
     from headwise.model.batch import Batch
-    from headwise.tasks.answer_tasks import make_answers
+    from headwise.survey.chunks import CHUNK, TraceRules, cut, trace_chunk
+    from headwise.tasks.answers.make import make_answers
 
     torch.set_num_threads(1)
     model = headwise.load()
@@ -70,7 +70,7 @@ def memory_of(count: int) -> None:
     import resource
 
     import headwise
-    from headwise.families.collect import trace_many
+    from headwise.survey.collect import trace_many
 
     model = headwise.load()
     with tempfile.TemporaryDirectory() as folder:
@@ -146,10 +146,10 @@ def analysis(count: int = 3000) -> None:
     """Distances, clusters, both nulls, heads and labels of synthetic circuits; no model."""
     import json
 
-    from headwise.families.records import TablesWriter
-    from headwise.families.schema import schema_document, table_of
     from headwise.families.study import find_families
     from headwise.runs import RunFolder
+    from headwise.survey.records import TablesWriter
+    from headwise.survey.schema import schema_document, table_of
 
     torch.set_num_threads(1)
     prompts, edges = [], []

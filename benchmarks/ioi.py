@@ -14,7 +14,7 @@ from statistics import mean, median
 import headwise
 from headwise.circuits.faithfulness import faithfulness
 from headwise.circuits.interventions import choose_edges, intervene
-from headwise.show.circuit_page import write_circuit_page
+from headwise.show.circuits.page import write_circuit_page
 
 WORDINGS = (
     "When {} and {} went to the store, {} gave a drink to",

@@ -42,7 +42,7 @@ def best(function: Callable[[], object], times: int) -> float:
 
 
 def channels() -> None:
-    from headwise.channels.svd import qk_svd
+    from headwise.bases.singular import qk_svd
 
     layers, heads, d_model, d_head = 12, 12, 768, 64
     generator = torch.Generator().manual_seed(0)
@@ -62,9 +62,10 @@ def channels() -> None:
 
 
 def speed() -> None:
-    import headwise
-    from headwise.channels.channels import layer_channels
     from reference_tracer import LiteralTracer  # pyright: ignore[reportMissingImports]
+
+    import headwise
+    from headwise.bases.cell import layer_channels
 
     model = headwise.load()
     start = time.perf_counter()
@@ -124,7 +125,7 @@ def resident() -> int:
 def memory_of(tokens: int) -> None:
     """Peak resident memory during one trace above that before it (in a process of its own)."""
     import headwise
-    from headwise.channels.channels import layer_channels
+    from headwise.bases.cell import layer_channels
 
     model = headwise.load()
     for layer in range(model.n_layers):

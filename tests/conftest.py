@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from headwise.model.core import Model
 from tiny import VARIANTS, tiny
+
+from headwise.model.model import Model
 
 _cached_tiny = lru_cache(maxsize=None)(tiny)
 
@@ -55,8 +55,9 @@ def answer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def whole_run(answer_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of many traces that nobody disturbed."""
-    from headwise.families.collect import trace_many
     from toy_answers import small_model
+
+    from headwise.survey.collect import trace_many
 
     out = tmp_path_factory.mktemp("whole") / "run"
     trace_many(small_model(), answer_file, out=out)

@@ -17,7 +17,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from headwise.model.known import DEFAULT, known
+from headwise.model.loading.catalogue import DEFAULT, known
 from machines import MACHINES, PLATFORMS, PYTHONS, Machine
 from make_lock import CUDA_LOCK, LOCK, make_lock, read_lock, requested
 from package_index import Index, NotServed, Places

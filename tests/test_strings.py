@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from words import word_tokenizer
 
 from headwise import HeadwiseError
 from headwise.cli.contrast import task_options
@@ -11,9 +12,8 @@ from headwise.look import find_positions
 from headwise.randomness import seeded
 from headwise.strings import natural
 from headwise.tasks import Contrast, Example, check_task_name, make_task
-from headwise.tasks.answer_tasks import check_answer_task
+from headwise.tasks.answers.make import check_answer_task
 from headwise.toy.small_lm import LMSetup, build
-from words import word_tokenizer
 
 
 @pytest.mark.parametrize("wanted", ["9" * 5000, "-" + "9" * 5000, 10**5000, "3", -4], ids=range(5))

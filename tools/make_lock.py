@@ -27,7 +27,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from headwise.model.known import DEFAULT, known
+from headwise.model.loading.catalogue import DEFAULT, known
 from machines import MACHINES, PLATFORMS, PYTHONS, Machine, marker_for
 from package_index import Index, NotServed, Places, Wheel
 

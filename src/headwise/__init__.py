@@ -9,26 +9,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwise.channels.channels import Channels as Channels
-    from headwise.circuits.build import trace as trace
+    from headwise.bases.cell import Channels as Channels
     from headwise.circuits.circuit import Circuit as Circuit
     from headwise.circuits.faithfulness import faithfulness as faithfulness
     from headwise.circuits.firing import trace_firing as trace_firing
     from headwise.circuits.interventions import intervene as intervene
+    from headwise.circuits.trace import trace as trace
     from headwise.contrast.bank import FeatureBank as FeatureBank
     from headwise.contrast.study import contrast as contrast
     from headwise.errors import HeadwiseError as HeadwiseError
-    from headwise.families.collect import trace_many as trace_many
-    from headwise.families.records import CircuitRun as CircuitRun
     from headwise.families.study import find_families as find_families
-    from headwise.model.core import Model as Model
     from headwise.model.edits import AddVectors as AddVectors
     from headwise.model.edits import RemoveWithin as RemoveWithin
     from headwise.model.edits import SetVectors as SetVectors
     from headwise.model.edits import SwapWithin as SwapWithin
-    from headwise.model.load import load as load
+    from headwise.model.loading.load import load as load
+    from headwise.model.model import Model as Model
     from headwise.sinks.study import find_sinks as find_sinks
     from headwise.sparsity.study import measure_sparsity as measure_sparsity
+    from headwise.survey.collect import trace_many as trace_many
+    from headwise.survey.records import CircuitRun as CircuitRun
     from headwise.types import Component as Component
     from headwise.types import Head as Head
     from headwise.types import Subspace as Subspace
@@ -40,17 +40,17 @@ __version__ = "0.1.0"
 _HOMES = {
     "explain": "headwise.why.explain",
     "Explanation": "headwise.why.explain",
-    "Channels": "headwise.channels.channels",
+    "Channels": "headwise.bases.cell",
     "Circuit": "headwise.circuits.circuit",
     "faithfulness": "headwise.circuits.faithfulness",
     "find_families": "headwise.families.study",
     "intervene": "headwise.circuits.interventions",
-    "trace": "headwise.circuits.build",
+    "trace": "headwise.circuits.trace",
     "trace_firing": "headwise.circuits.firing",
-    "trace_many": "headwise.families.collect",
-    "CircuitRun": "headwise.families.records",
-    "load": "headwise.model.load",
-    "Model": "headwise.model.core",
+    "trace_many": "headwise.survey.collect",
+    "CircuitRun": "headwise.survey.records",
+    "load": "headwise.model.loading.load",
+    "Model": "headwise.model.model",
     "AddVectors": "headwise.model.edits",
     "RemoveWithin": "headwise.model.edits",
     "SetVectors": "headwise.model.edits",

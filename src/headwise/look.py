@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwise.errors import HeadwiseError
-from headwise.model.core import Model
+from headwise.model.model import Model
 from headwise.strings import shortened
 from headwise.types import Head
 from headwise.validation import quoted

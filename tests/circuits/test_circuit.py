@@ -11,17 +11,17 @@ from pathlib import Path
 import networkx
 import pytest
 import torch
-
-import headwise
-from headwise.channels.channels import Channels
-from headwise.circuits.circuit import Circuit, Edge, Node
-from headwise.errors import HeadwiseError
-from headwise.show.circuit_page import circuit_page
-from headwise.show.circuit_tables import circuit_summary
-from headwise.show.terminal import console
-from headwise.types import Head
 from tiny import tiny
 from tiny_circuits import largest_circuit
+
+import headwise
+from headwise.bases.cell import Channels
+from headwise.circuits.circuit import Circuit, Edge, Node
+from headwise.errors import HeadwiseError
+from headwise.show.circuits.page import circuit_page
+from headwise.show.circuits.terminal import circuit_summary
+from headwise.show.kit.terminal import console
+from headwise.types import Head
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiny import prompts_of, tiny
+from tiny_circuits import largest_circuit
 
 from headwise.circuits.faithfulness import _random_like, faithfulness
 from headwise.circuits.interventions import choose_edges, intervene
 from headwise.errors import HeadwiseError
 from headwise.model.stream_edits import AddToStream, run_edited
 from headwise.types import Head
-from tiny import prompts_of, tiny
-from tiny_circuits import largest_circuit
 
 
 def test_removing_all_signals_of_a_side_is_the_traced_counterfactual(variant: str) -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from words import worded_model
 
 from headwise.contrast.collect import collect_pairs, fit_heads
 from headwise.tasks import binding, filter
 from headwise.types import Head
-from words import worded_model
 
 MODEL = worded_model()
 HEADS = [Head(2, 3), Head(0, 1)]

@@ -18,18 +18,18 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from run_folders import flips, holding, one_line, signed_again
+from toy_answers import contents, write_lines
+from words import worded_model
 
 import headwise
 from headwise.contrast import study as study_module
-from headwise.contrast.run import FILES, ContrastRun
+from headwise.contrast.result import FILES, ContrastRun
 from headwise.contrast.study import contrast
 from headwise.errors import HeadwiseError
 from headwise.scale import disk, folder, work
 from headwise.scale.folder import WORK
 from headwise.toy.small_lm import DATA
-from run_folders import flips, holding, one_line, signed_again
-from toy_answers import contents, write_lines
-from words import worded_model
 
 MODEL = worded_model()
 WORDS = ("jam", "pen", "key", "map", "cup", "hat", "tea", "egg")

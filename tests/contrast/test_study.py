@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 import torch
+from words import worded_model
 
 import headwise
 from headwise.contrast import study as study_module
 from headwise.contrast.bank import FeatureBank
 from headwise.contrast.example import attribute_prompt
-from headwise.contrast.run import TABLES, ContrastRun
+from headwise.contrast.result import TABLES, ContrastRun
 from headwise.contrast.study import contrast
 from headwise.errors import HeadwiseError
 from headwise.tasks import binding, filter
-from words import worded_model
 
 MODEL = worded_model()
 SMALL: dict[str, Any] = {"prompts": 40, "test": 12, "scan": 12}

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny import prompts_of, tiny
 
 import headwise
 from headwise.circuits.circuit import Circuit
-from headwise.show.circuit_page import circuit_page
-from tiny import prompts_of, tiny
+from headwise.show.circuits.page import circuit_page
 
 BROWSER = os.environ.get("HEADWISE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(

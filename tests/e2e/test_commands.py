@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny import tiny
 
 from headwise.cli.main import main
-from headwise.model.core import Model
-from tiny import tiny
+from headwise.model.model import Model
 
 PROMPT = "When John and Mary went to the store, John gave a drink to"
 
@@ -92,7 +92,9 @@ def test_wrong_input_is_one_line_and_exit_code_two(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("headwise.model.load.load", lambda *_, **__: smollm2)  # loaded once, not once a case
+    monkeypatch.setattr(
+        "headwise.model.loading.load.load", lambda *_, **__: smollm2
+    )  # loaded once, not once a case
     assert main(arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -9,24 +9,24 @@ import sys
 from pathlib import Path
 
 import pytest
+from words import worded_model
 
 from headwise.cli.main import main
-from headwise.model.core import Model
-from words import worded_model
+from headwise.model.model import Model
 
 SMALL = ["--prompts", "40", "--test", "12", "--scan", "12"]
 
 
 @pytest.fixture(autouse=True)
 def _loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwise.model.load.load", lambda *_, **__: worded_model())
+    monkeypatch.setattr("headwise.model.loading.load.load", lambda *_, **__: worded_model())
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "binding"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headwise.model.load.load", lambda *_, **__: worded_model())
+        patch.setattr("headwise.model.loading.load.load", lambda *_, **__: worded_model())
         assert main(["contrast", "binding", *SMALL, "--heads", "L1H2", "--out", str(out), "--through-model",
                      "--answers", "4"]) == 0  # fmt: skip
     return out

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headwise.cli.main import main
-from headwise.model.core import Model
+from headwise.model.model import Model
 
 PROMPT = "When John and Mary went to the store, John gave a drink to"
 pytestmark = pytest.mark.real
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture(autouse=True)
 def _loaded(smollm2: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwise.model.load.load", lambda *_, **__: smollm2)
+    monkeypatch.setattr("headwise.model.loading.load.load", lambda *_, **__: smollm2)
     monkeypatch.setenv("NO_COLOR", "1")
 
 

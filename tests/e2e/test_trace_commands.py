@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from reference_tracer import LiteralTracer
+from tiny import tiny
 
 import headwise
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.faithfulness import faithfulness
 from headwise.cli.main import main
-from headwise.model.core import Model
-from reference_tracer import LiteralTracer
-from tiny import tiny
+from headwise.model.model import Model
 
 PROMPT = "When John and Mary went to the store, John gave a drink to"
 
@@ -42,7 +42,7 @@ Command = Callable[..., Done]
 @pytest.fixture
 def command(smollm2: Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Run a command line in this process, with the model that is loaded already."""
-    monkeypatch.setattr("headwise.model.load.load", lambda _name=None: smollm2)
+    monkeypatch.setattr("headwise.model.loading.load.load", lambda _name=None: smollm2)
 
     def run(*arguments: str) -> Done:
         capsys.readouterr()

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny import prompts_of, tiny
 
 from headwise.errors import HeadwiseError
-from headwise.model.core import Model
+from headwise.model.model import Model
 from headwise.show.notebook import explanation
-from headwise.show.why_page import page, write_page
+from headwise.show.why.page import page, write_page
 from headwise.why.explain import Explanation, explain
 from headwise.why.proof import FeatureTest, Outcome
 from headwise.why.what import FeaturePart
 from headwise.why.who import FeatureWriter, FeatureWriters
-from tiny import prompts_of, tiny
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 CHROMIUM = os.environ.get("HEADWISE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")

@@ -15,10 +15,10 @@ import pytest
 
 import headwise
 from headwise.circuits.circuit import Circuit, Edge, Node
-from headwise.show.circuit_page import circuit_page, write_circuit_page
+from headwise.show.circuits.page import circuit_page, write_circuit_page
 from headwise.show.kit.escape import attribute, label, template, text
 from headwise.show.kit.figures import inert
-from headwise.show.report import Figure, Report, Section, Text, literal
+from headwise.show.kit.report import Figure, Report, Section, Text, literal
 
 HOSTILE = '"><img src=x onerror="alert(1)">'
 SRC = Path(headwise.__file__).parent

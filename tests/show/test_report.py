@@ -9,7 +9,7 @@ import pytest
 
 from headwise.errors import HeadwiseError
 from headwise.show.kit.escape import label
-from headwise.show.report import Figure, Report, Section, Table, Text, figure_table
+from headwise.show.kit.report import Figure, Report, Section, Table, Text, figure_table
 
 NASTY = "<script>alert('x')</script> & </script>"
 

@@ -13,7 +13,7 @@ from headwise.cli.bars import stage_bars, timed_bar
 from headwise.cli.main import main
 from headwise.errors import HeadwiseError
 from headwise.model.progress import Progress
-from headwise.show.terminal import PlainConsole, attention_table, console
+from headwise.show.kit.terminal import PlainConsole, attention_table, console
 
 NASTY = "\x1b]0;owned\x9c\x9b31m[/x][link=https://a.b]:smile: \u202eabc"
 SHOWN = r"\x1b]0;owned\x9c\x9b31m[/x][link=https://a.b]:smile: \u202eabc"

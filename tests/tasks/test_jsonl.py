@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from words import word_tokenizer
 
 from headwise.errors import HeadwiseError
 from headwise.tasks import read_jsonl
-from words import word_tokenizer
 
 TOKENIZER = word_tokenizer()
 

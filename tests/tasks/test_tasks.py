@@ -1,11 +1,11 @@
 """Labelled prompts say what they claim: positions, held-out words, counterfactuals, formats."""
 
 import pytest
+from words import word_tokenizer
 
 from headwise.errors import HeadwiseError
 from headwise.tasks import Example, binding, design_warnings, filter, make_task
-from headwise.tasks.design import order_position_correlation, position_correlation
-from words import word_tokenizer
+from headwise.tasks.labelled.design import order_position_correlation, position_correlation
 
 TOKENIZER = word_tokenizer()
 

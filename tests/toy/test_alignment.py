@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from headwise.errors import HeadwiseError
-from headwise.show.toy_alignment import sweep_figure
+from headwise.runs import RunFolder
+from headwise.show.toy.alignment import sweep_figure
 from headwise.toy import alignment as world
 from headwise.toy.alignment import AlignmentRun, AlignmentSetup, case, pair_cosines, sweep, train_alignment
 from headwise.toy.alignment_study import by_value, closed_form_vectors, study_variant, summarise
-from headwise.toy.runs import RunFolder
 
 
 def test_loss_is_the_definition():

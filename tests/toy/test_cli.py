@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from headwise.cli.toy import app
 from headwise.errors import HeadwiseError
-from headwise.show import toy_payload as draw
-from headwise.show.report import figure_table
+from headwise.show.kit.report import figure_table
+from headwise.show.toy import payload as draw
 from headwise.toy.small_lm import DATA, LMSetup, build, save_model
 
 QUICK = ["payload", "--d-head", "4", "--r1", "1", "--r2", "2", "--steps", "40", "--samples", "600"]

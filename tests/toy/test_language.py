@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from headwise.channels import channel_logits
+from headwise.bases import channel_logits
 from headwise.errors import HeadwiseError
-from headwise.model.load import load
+from headwise.model.loading.load import load
+from headwise.runs import RunFolder
 from headwise.toy.language import NAMES, sentences, tokenizer, training_batch, vocabulary
-from headwise.toy.runs import RunFolder
 from headwise.toy.small_lm import DATA, LMSetup, train_lm
 from headwise.toy.sparse_attention import (
     answer_position,

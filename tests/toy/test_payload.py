@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from headwise.errors import HeadwiseError
+from headwise.runs import RunFolder
 from headwise.toy.payload import (
     PayloadSetup,
     World,
@@ -26,7 +27,6 @@ from headwise.toy.payload_study import (
     triplets,
 )
 from headwise.toy.payload_train import Schedule, config, train
-from headwise.toy.runs import RunFolder
 
 SMALL = Schedule(max_steps=60, check_every=20, checks=2, check_batch=64, batch=64)
 LITTLE = Effort(triplets=3000, control_triplets=500, swaps=800, random_draws=3)

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny import VARIANTS, prompts_of, tiny
 
 import headwise
 from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.errors import HeadwiseError
-from headwise.model.core import Model
+from headwise.model.model import Model
 from headwise.types import Head, Subspace
 from headwise.why.explain import Explanation, explain
 from headwise.why.proof import Outcome
-from tiny import VARIANTS, prompts_of, tiny
 
 IDS = prompts_of(11)[0]
 PROMPT = "When John and Mary went to the store, John gave a drink to"

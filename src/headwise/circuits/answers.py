@@ -8,7 +8,7 @@ from headwise.errors import HeadwiseError
 from headwise.model.prompts import quoted, single_token, whole
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 
 def answer_token(model: Model, answer: str | int, what: str = "answer") -> int:

@@ -17,7 +17,7 @@ from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Head, Side
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 Members = Sequence[tuple[Component, int]]
 """Signals of one side: (component, channel)."""

@@ -23,7 +23,7 @@ from headwise.model.stream_edits import run_edited
 from headwise.randomness import seeded
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node
 from headwise.errors import HeadwiseError
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 SCHEMA = 1
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import torch
 
 from headwise.circuits.answers import shown
-from headwise.circuits.build import rules_for
 from headwise.circuits.circuit import Counterfactual, Node
 from headwise.circuits.counterfactual import Known, Members, edited_attention, removal, unused
+from headwise.circuits.trace import rules_for
 from headwise.errors import HeadwiseError
 from headwise.model.prompts import Prompt
-from headwise.model.split import Stream, split
+from headwise.model.stream import Stream, split
 from headwise.randomness import seeded
 from headwise.tracing.search import Firing, LayerSearch, SideSignals
 from headwise.tracing.upstream import Upstream
 from headwise.types import Head, Side
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 
 @dataclass(frozen=True, eq=False)

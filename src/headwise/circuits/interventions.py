@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from headwise.circuits.build import firing_of
 from headwise.circuits.circuit import Circuit, Edge
 from headwise.circuits.counterfactual import Members, Removal, removal, unused
+from headwise.circuits.trace import firing_of
 from headwise.errors import HeadwiseError
 from headwise.model.rotary import Rotary
-from headwise.model.split import split
+from headwise.model.stream import split
 from headwise.model.stream_edits import AddToStream, run_edited
 from headwise.randomness import seeded
 from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Head, Side
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 Scope = Literal["local", "global"]
 Action = Literal["remove", "boost"]

@@ -26,8 +26,8 @@ def attention(
 ) -> None:
     """Show the model's answer and the heads that attend most strongly to each token."""
     from headwise.look import strongest_heads
-    from headwise.model.load import load
-    from headwise.show.terminal import attention_table, console, quoted
+    from headwise.model.loading.load import load
+    from headwise.show.kit.terminal import attention_table, console, quoted
 
     found = strongest_heads(load(model), prompt, to=to, query=query, top=top)
     if as_json:

@@ -31,7 +31,7 @@ def attribute(
     from headwise.contrast.example import attribution_records
     from headwise.errors import HeadwiseError
     from headwise.look import find_positions
-    from headwise.model.load import load
+    from headwise.model.loading.load import load
 
     if method not in ("sequential", "shapley"):
         raise HeadwiseError(f"method {method!r} is not known: write sequential or shapley")
@@ -45,15 +45,15 @@ def attribute(
         raise HeadwiseError(f"token {query!r} stands at positions {rows}: give one of these as the query")
     records = attribution_records(loaded, prompt, bank, heads=head, query=rows[0])
     if out is not None:
-        from headwise.show.contrast_report import attribution_report
+        from headwise.show.contrast.report import attribution_report
 
         attribution_report(records, prompt).write(out)
     if as_json:
         document = {"prompt": prompt, "query": rows[0], "logits": records}
         print_json(document)
         return
-    from headwise.show.contrast_terminal import attribution_table
-    from headwise.show.terminal import console
+    from headwise.show.contrast.terminal import attribution_table
+    from headwise.show.kit.terminal import console
 
     for name in dict.fromkeys(r["head"] for r in records):
         of = [r for r in records if r["head"] == name]

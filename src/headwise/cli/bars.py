@@ -26,7 +26,7 @@ def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from headwise.show.terminal import console
+    from headwise.show.kit.terminal import console
 
     columns = (
         TextColumn("{task.description:<20}", markup=False),
@@ -100,7 +100,7 @@ def timed_bar(every: float = 30.0) -> Iterator[Callable[[str, int, int], None]]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from headwise.show.terminal import console
+    from headwise.show.kit.terminal import console
 
     rest = TextColumn("{task.fields[left]} left")
     columns = (

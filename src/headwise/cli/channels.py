@@ -28,11 +28,11 @@ def channels(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Split one attention over the channels (singular pairs) of its head."""
-    from headwise.channels.channels import Channels, split_cell
+    from headwise.bases.cell import Channels, split_cell
     from headwise.look import find_positions
-    from headwise.model.load import load
-    from headwise.show.circuit_tables import channels_table
-    from headwise.show.terminal import console
+    from headwise.model.loading.load import load
+    from headwise.show.circuits.terminal import channels_table
+    from headwise.show.kit.terminal import console
 
     loaded = load(model)
     tokens = loaded.tokens(prompt)
@@ -40,7 +40,7 @@ def channels(
     split = split_cell(loaded, prompt, head, d, s, cache=cache)
     found = Channels.of(loaded, head, cache=cache)
     if html is not None:
-        from headwise.show.channels_page import channels_report
+        from headwise.show.bases.page import channels_report
 
         channels_report(split, found, tokens).write(html)
     if as_json:

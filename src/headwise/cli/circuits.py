@@ -37,15 +37,15 @@ def circuits(
 
     The run folder holds manifest.json, schema.json and the tables prompts, edges and firings as parquet.
     """
-    from headwise.tasks.answer_tasks import check_answer_task
+    from headwise.tasks.answers.make import check_answer_task
 
     check_answer_task(task)
     from headwise.cli.bars import timed_bar
-    from headwise.families.collect import estimated_bytes, size_text, trace_many
-    from headwise.families.summary import run_summary
-    from headwise.model.load import load
+    from headwise.model.loading.load import load
     from headwise.model.progress import is_quiet
-    from headwise.tasks.answer_tasks import make_answers
+    from headwise.survey.collect import estimated_bytes, size_text, trace_many
+    from headwise.survey.summary import run_summary
+    from headwise.tasks.answers.make import make_answers
 
     loaded = load(model)
     answers = make_answers(task, loaded.tokenizer, prompts=prompts, seed=seed)
@@ -85,8 +85,8 @@ def circuits(
     if as_json:
         print_json(summary)
         return
-    from headwise.show.circuits_terminal import summary_tables
-    from headwise.show.terminal import console
+    from headwise.show.kit.terminal import console
+    from headwise.show.survey.terminal import summary_tables
 
     console().print(summary_tables(summary))
     console().print(f"circuits: {out} ({size_text(summary['bytes'])})", markup=False, soft_wrap=True)

@@ -49,7 +49,7 @@ def contrast(
 ) -> None:
     """Find a task's heads, fit its features in them, and test them on what was held out."""
     from headwise.contrast.study import contrast as study
-    from headwise.model.load import load
+    from headwise.model.loading.load import load
     from headwise.tasks import check_task_name
 
     check_task_name(task)
@@ -73,10 +73,10 @@ def contrast(
             **options,
         )
     if out is not None:
-        from headwise.show.contrast_report import contrast_report
+        from headwise.show.contrast.report import contrast_report
 
         contrast_report(run, umap=umap).write(out / "report.html")
-    from headwise.show.contrast_terminal import run_tables
+    from headwise.show.contrast.terminal import run_tables
 
     show_study(run.document(), lambda: run_tables(run), out, as_json=as_json)
 

@@ -23,13 +23,13 @@ def doctor(
 ) -> None:
     """Check a model: captured numbers against the model's own, each with its error and tolerance."""
     from headwise.model.check import examine
-    from headwise.model.load import load
+    from headwise.model.loading.load import load
 
     diagnosis = examine(load(model, revision=revision, dtype=dtype, check=False))
     if as_json:
         print_json(diagnosis.as_dict())
     else:
-        from headwise.show.terminal import console, diagnosis_table
+        from headwise.show.kit.terminal import console, diagnosis_table
 
         console().print(diagnosis_table(diagnosis))
     if not diagnosis.ok:

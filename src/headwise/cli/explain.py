@@ -49,9 +49,9 @@ def explain(
     if page is not None:
         refuse_unwritable(page)
 
-    from headwise.model.load import load
+    from headwise.model.loading.load import load
     from headwise.model.progress import Progress
-    from headwise.show.terminal import console
+    from headwise.show.kit.terminal import console
     from headwise.why.explain import explain as explain_prompt
 
     with Progress("explaining") as progress:
@@ -77,7 +77,7 @@ def explain(
     if as_json:
         print_json(why.to_json())
     else:
-        from headwise.show.why_terminal import explanation
+        from headwise.show.why.terminal import explanation
 
         console().print(explanation(why))
         if page is not None:

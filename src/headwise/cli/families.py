@@ -40,9 +40,9 @@ def families(
 ) -> None:
     """Find the families of a run's circuits: how many, what differs, and whether they are causal."""
     from headwise.families.incidence import check_kind
-    from headwise.families.records import CircuitRun
     from headwise.families.study import check_model, find_families
     from headwise.model.progress import Progress
+    from headwise.survey.records import CircuitRun
 
     check_kind(distance)
     run = CircuitRun.load(*runs)
@@ -51,7 +51,7 @@ def families(
         raise HeadwiseError(f"the prompts have no label {by!r}: there is {known}")
     loaded = None
     if not no_causality and len(run.traced):
-        from headwise.model.load import load
+        from headwise.model.loading.load import load
 
         loaded = load(model or run.config["model"], dtype=run.config.get("dtype") or "float32")
         check_model(run, loaded)
@@ -62,10 +62,10 @@ def families(
             progress=lambda stage, done, total: progress.stage(stage, done / max(1, total)),
         )  # fmt: skip
         progress.stage("drawing")
-        from headwise.show.families_report import families_report
+        from headwise.show.families.report import families_report
 
         families_report(found).write(place / "report.html")
-    from headwise.show.families_terminal import family_tables
+    from headwise.show.families.terminal import family_tables
 
     document = {**found.document(), "seconds": round(found.seconds, 1)}
     show_study(document, lambda: family_tables(found), place, as_json=as_json)

@@ -32,7 +32,7 @@ def heads(
     """Rank every head of the model on a task in one pass."""
     from headwise.contrast.heads import choose_heads
     from headwise.contrast.study import scan_heads
-    from headwise.model.load import load
+    from headwise.model.loading.load import load
     from headwise.tasks import check_task_name, make_task
 
     check_task_name(task)
@@ -54,8 +54,8 @@ def heads(
         }
         print_json(document)
         return
-    from headwise.show.contrast_terminal import heads_table
-    from headwise.show.terminal import console
+    from headwise.show.contrast.terminal import heads_table
+    from headwise.show.kit.terminal import console
 
     records = [{**s.as_dict(), "low": s.ci[0], "high": s.ci[1]} for s in scores]
     chosen = {str(h) for h in choose_heads(scores, made.rule)}

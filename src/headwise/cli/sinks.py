@@ -42,7 +42,7 @@ def sinks(
     if task is not None and texts is not None:
         raise HeadwiseError(f"--task {task} and --texts {texts} both say what to read: give one of them")
     if task is not None:
-        from headwise.tasks.answer_tasks import check_answer_task
+        from headwise.tasks.answers.make import check_answer_task
 
         check_answer_task(task)
     if task is None and texts is None and prompts > len(TEXTS):
@@ -52,12 +52,12 @@ def sinks(
     given = read_texts(texts) if texts is not None else list(TEXTS)
     if out is not None:
         refuse_unwritable(out / "report.html")
-    from headwise.model.load import load
+    from headwise.model.loading.load import load
     from headwise.sinks.study import find_sinks
 
     loaded = load(model)
     if task is not None:
-        from headwise.tasks.answer_tasks import make_answers
+        from headwise.tasks.answers.make import make_answers
 
         given = [p.prompt for p in make_answers(task, loaded.tokenizer, prompts=prompts, seed=seed).prompts]
     with stage_bars() as progress:
@@ -67,12 +67,12 @@ def sinks(
         )  # fmt: skip
     document = study.document()
     if out is not None:
-        from headwise.show.sinks_report import sinks_report
+        from headwise.show.sinks.report import sinks_report
 
         source = task or (None if texts is None else str(texts))
         config = {"model": loaded.name, "weight_hash": loaded.weight_hash, "texts": source,
                   "prompts": len(given[:prompts]), **study.settings}  # fmt: skip
         keep_study(out, "sinks", config, document, sinks_report(study))
-    from headwise.show.sinks_terminal import sinks_tables
+    from headwise.show.sinks.terminal import sinks_tables
 
     show_study(document, lambda: sinks_tables(study), out, as_json=as_json)

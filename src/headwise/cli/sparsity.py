@@ -28,12 +28,12 @@ def sparsity(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Split the attention that a task's circuits use over channels, beside rotated directions."""
-    from headwise.tasks.answer_tasks import check_answer_task
+    from headwise.tasks.answers.make import check_answer_task
 
     check_answer_task(task)
     if out is not None:
         refuse_unwritable(out / "report.html")
-    from headwise.model.load import load
+    from headwise.model.loading.load import load
     from headwise.sparsity.study import measure_sparsity
 
     loaded = load(model)
@@ -43,10 +43,10 @@ def sparsity(
         )
     document = study.document()
     if out is not None:
-        from headwise.show.sparsity_report import sparsity_report
+        from headwise.show.sparsity.report import sparsity_report
 
         config = {"model": loaded.name, "weight_hash": loaded.weight_hash, "task": task, **study.settings}
         keep_study(out, "sparsity", config, document, sparsity_report(study))
-    from headwise.show.sparsity_terminal import sparsity_table
+    from headwise.show.sparsity.terminal import sparsity_table
 
     show_study(document, lambda: sparsity_table(study), out, as_json=as_json)

@@ -34,7 +34,7 @@ def _progress() -> Iterator[Any]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from headwise.model.progress import is_quiet
-    from headwise.show.terminal import console
+    from headwise.show.kit.terminal import console
 
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -119,7 +119,7 @@ def payload(
 
         run = run_payload(setup, plan, effort, out=out, on_check=on_check, on_cell=on_cell)
     if out is not None:
-        from headwise.show.toy_payload_report import payload_report
+        from headwise.show.toy.payload_report import payload_report
 
         payload_report(run).write(out / "report.html")
     document = {
@@ -158,9 +158,9 @@ def alignment(
     as_json: Json = False,
 ) -> None:
     """Train feature worlds with an attention head, and compare its singular vectors with the features."""
+    from headwise.runs import RunFolder
     from headwise.toy import alignment as world
     from headwise.toy.alignment_study import by_value, study_variant, summarise
-    from headwise.toy.runs import RunFolder
 
     began = time.perf_counter()
     setups = world.sweep(sweep, seeds, seed) if sweep else world.case(case, seeds, seed)
@@ -180,7 +180,7 @@ def alignment(
         document["values"] = by_value(records, world.sweep_field(sweep))
     document["seconds"] = round(time.perf_counter() - began, 1)
     if folder:
-        from headwise.show.toy_alignment import alignment_report
+        from headwise.show.toy.alignment import alignment_report
 
         folder.write_json(
             "variants.json", {"schema": 1, **{k: v for k, v in document.items() if k != "seconds"}}
@@ -227,7 +227,7 @@ def training(
     import tempfile
     from dataclasses import asdict, replace
 
-    from headwise.toy.runs import RunFolder
+    from headwise.runs import RunFolder
     from headwise.toy.small_lm import LMSetup, train_lm
     from headwise.toy.sparse_attention import course_summary, measure_series, task_heads
 
@@ -263,7 +263,7 @@ def training(
             "seconds": round(time.perf_counter() - began, 1),
         }
         if out is not None and folder is not None:
-            from headwise.show.toy_training import training_report
+            from headwise.show.toy.training import training_report
 
             folder.write_json(
                 "course.json", {"schema": 1, **{k: v for k, v in document.items() if k != "seconds"}}

@@ -52,11 +52,11 @@ def trace(
     ] = None,
 ) -> None:
     """Trace an answer to the circuit that made it, or one attention to the signals that cause it."""
-    from headwise.circuits.build import trace as trace_prompt
-    from headwise.model.load import load
+    from headwise.circuits.trace import trace as trace_prompt
+    from headwise.model.loading.load import load
     from headwise.model.progress import Progress
-    from headwise.show.circuit_tables import circuit_summary
-    from headwise.show.terminal import console
+    from headwise.show.circuits.terminal import circuit_summary
+    from headwise.show.kit.terminal import console
 
     if head is not None:
         _one_firing(prompt, head, query, key, side, mode, tau, rule, model)
@@ -73,7 +73,7 @@ def trace(
     if json_file is not None and str(json_file) != "-":
         circuit.save(json_file)
     if html is not None:
-        from headwise.show.circuit_page import write_circuit_page
+        from headwise.show.circuits.page import write_circuit_page
 
         write_circuit_page(circuit, html)
     if graphml is not None:
@@ -96,9 +96,9 @@ def _one_firing(
 ) -> None:  # fmt: skip
     from headwise.circuits.firing import trace_firing
     from headwise.look import find_positions
-    from headwise.model.load import load
-    from headwise.show.circuit_tables import firing_table
-    from headwise.show.terminal import console
+    from headwise.model.loading.load import load
+    from headwise.show.circuits.terminal import firing_table
+    from headwise.show.kit.terminal import console
 
     if key is None:
         raise HeadwiseError(f"--head {head} needs --key: the token it attends to, as text or position")

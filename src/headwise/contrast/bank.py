@@ -16,7 +16,7 @@ from headwise.files import write_bytes
 from headwise.types import Head, Subspace
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 FILE = "features.safetensors"
 SCHEMA = 1

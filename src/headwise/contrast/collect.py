@@ -15,11 +15,11 @@ from torch import Tensor
 
 from headwise.contrast.covariance import ContrastiveCovariance, Keep
 from headwise.errors import HeadwiseError
-from headwise.tasks.types import Example
+from headwise.tasks.labelled.types import Example
 from headwise.types import Head
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 BATCH = 64
 Tick = Callable[[int], None]

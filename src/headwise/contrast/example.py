@@ -11,7 +11,7 @@ from headwise.model.prompts import Prompt
 from headwise.types import Head, HeadLike, head_list
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 
 def attribute_prompt(

@@ -12,7 +12,6 @@ from torch import Tensor
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.collect import Pairs
 from headwise.contrast.covariance import ContrastiveCovariance
-from headwise.contrast.measure import Probe
 from headwise.contrast.rank import RankReport, energy_rank, rank_reports
 from headwise.contrast.subspaces import (
     feature,
@@ -23,8 +22,9 @@ from headwise.contrast.subspaces import (
     superposition_index,
     union,
 )
+from headwise.contrast.swap_tests import Probe
 from headwise.randomness import keyed
-from headwise.tasks.types import Contrast, Task
+from headwise.tasks.labelled.types import Contrast, Task
 from headwise.types import Head, Subspace
 
 Record = dict[str, Any]

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from headwise.contrast.collect import BATCH, Tick
 from headwise.errors import HeadwiseError
-from headwise.tasks.types import Contrast, Rule
+from headwise.tasks.labelled.types import Contrast, Rule
 from headwise.types import Head
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 ACCURACY = 0.3
 """A head that finds the right key in this share of prompts does the task."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from headwise import jsons
 from headwise.contrast.bank import FILE as BANK
 from headwise.contrast.bank import FeatureBank
-from headwise.contrast.run import DOCUMENT, FILES, KIND, TABLES, VECTORS, ContrastRun, Record
+from headwise.contrast.result import DOCUMENT, FILES, KIND, TABLES, VECTORS, ContrastRun, Record
 from headwise.contrast.schema import TABLES as COLUMNS
 from headwise.contrast.schema import ContrastConfig, ContrastDocument, GalleryLabels
 from headwise.scale.manifest import AGAIN, damaged, read_finished

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.contrast.collect import Pairs, collect_pairs
+from headwise.contrast.edited_passes import through_model as through
 from headwise.contrast.example import attribution_records
 from headwise.contrast.features import (
     Fitted,
@@ -28,10 +29,9 @@ from headwise.contrast.features import (
     unite,
 )
 from headwise.contrast.heads import MOST, HeadScore, choose_heads, label_attention, rank_heads
-from headwise.contrast.measure import DOSES, capture_rows, join, measure
-from headwise.contrast.run import KIND, ContrastRun, Record, gallery_labels, pad_keys
+from headwise.contrast.result import KIND, ContrastRun, Record, gallery_labels, pad_keys
+from headwise.contrast.swap_tests import DOSES, capture_rows, join, measure
 from headwise.contrast.tables import feature_record, head_record, swap_tables
-from headwise.contrast.through import through_model as through
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
 from headwise.scale.disk import disk_trouble_told, refuse_small_disk
@@ -40,11 +40,11 @@ from headwise.scale.manifest import ModelShape
 from headwise.scale.tensors import from_bytes, to_bytes
 from headwise.scale.work import cut
 from headwise.tasks import design_warnings, make_task
-from headwise.tasks.types import Contrast, Example, Task
+from headwise.tasks.labelled.types import Contrast, Example, Task
 from headwise.types import Head
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 SHARD = 128
 """Prompts between two saves; even, so that test prompts stay with their partners."""

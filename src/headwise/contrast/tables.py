@@ -10,7 +10,7 @@ from torch import Tensor
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.features import Fitted, Record, superposition
 from headwise.contrast.heads import HeadScore
-from headwise.contrast.measure import DOSES, as_edited
+from headwise.contrast.swap_tests import DOSES, as_edited
 from headwise.contrast.swaps import Edited, swap_test
 from headwise.randomness import keyed
 from headwise.types import Head

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headwise.channels.channels import layer_channels
+from headwise.bases.cell import layer_channels
 from headwise.circuits.counterfactual import unused
 from headwise.errors import HeadwiseError
 from headwise.families.incidence import Feature, Incidence
 from headwise.model.edits import AddVectors, Edit
-from headwise.model.split import split
+from headwise.model.stream import split
 from headwise.model.stream_edits import run_edited
 from headwise.randomness import keyed
 from headwise.tracing.search import Firing
@@ -31,7 +31,7 @@ from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Head, Side
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 OWN_SHARE = 0.5
 OTHER_SHARE = 0.1

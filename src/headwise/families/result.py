@@ -21,8 +21,8 @@ from headwise.families.incidence import Incidence
 from headwise.families.null import NullTest
 
 if TYPE_CHECKING:
-    from headwise.families.records import CircuitRun
     from headwise.runs import RunFolder
+    from headwise.survey.records import CircuitRun
 
 CORE = 0.5
 """A feature that at least this share of a family's circuits hold belongs to its core."""

@@ -21,13 +21,13 @@ from headwise.families.compare import compare, incoming
 from headwise.families.distance import jaccard
 from headwise.families.incidence import Incidence, check_kind, incidence
 from headwise.families.null import NullTest, null_tests, sampled
-from headwise.families.records import CircuitRun
 from headwise.families.result import CORE, PRUNED, Family, FamilyRun
 from headwise.runs import RunFolder
 from headwise.strings import natural
+from headwise.survey.records import CircuitRun
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 FEWEST = 3
 """Circuits below which nothing can be said."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError
-from headwise.model.families import Family
+from headwise.model.architectures import Architecture
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class OutputProjection:
 class Anatomy:
     """Names every part of a model in the family's terms."""
 
-    def __init__(self, hf: Any, family: Family) -> None:
+    def __init__(self, hf: Any, family: Architecture) -> None:
         self.family = family
         config = hf.config.get_text_config()
         self.config = config

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.model import spread
+from headwise.model import threads as spread
 from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
 from headwise.model.batch import (
     Batch,
@@ -27,13 +27,13 @@ from headwise.model.batch import (
 )
 from headwise.model.captured import ALL_WANTED, Captured, Wanted, merge
 from headwise.model.edits import Edit, Editor
-from headwise.model.passes import Instruments, Pass, forward_all
+from headwise.model.forward import Instruments, Pass, forward_all
 from headwise.model.prompts import Prompt
 from headwise.model.rotary import Rotary
 from headwise.types import Head, HeadLike, head_list
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 MAX_TOKENS = 8192
 """Tokens in one forward pass, unless the caller says otherwise: bounds memory whatever the number of prompts."""

@@ -17,11 +17,11 @@ from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
 from headwise.model.batch import Batch
 from headwise.model.edits import Edit, Editor
-from headwise.model.passes import Instruments, forward
+from headwise.model.forward import Instruments, forward
 from headwise.types import Head
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -21,7 +21,7 @@ from headwise.strings import printable, shortened
 from headwise.validation import Name, Sha256, Shape, check, quoted
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 FILE = "manifest.json"
 SCHEMA = 2

@@ -14,7 +14,7 @@ from headwise.why.sentence import spoken
 
 if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit
-    from headwise.contrast.run import ContrastRun
+    from headwise.contrast.result import ContrastRun
     from headwise.why.explain import Explanation
     from headwise.why.proof import Outcome
 

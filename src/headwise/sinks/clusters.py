@@ -20,9 +20,9 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from headwise.channels.channels import Channels
+from headwise.bases.cell import Channels
 from headwise.model.batch import by_length
-from headwise.model.split import split
+from headwise.model.stream import split
 from headwise.sinks.find import Parking
 from headwise.sinks.signals import CONTROLLED, SIDES, TRACED_TOKENS, Agreement, Parked, cosine_distance
 from headwise.tracing.signals import component_writes
@@ -30,7 +30,7 @@ from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Head, Side
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 
 @dataclass(frozen=True)

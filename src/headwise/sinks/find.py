@@ -21,7 +21,7 @@ from headwise.intervals import mean_interval
 from headwise.types import Head
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 THRESHOLD = 0.3
 PARKED = 0.5

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.channels.channels import Channels, layer_channels
+from headwise.bases.cell import Channels, layer_channels
 from headwise.circuits.counterfactual import Known, Members, Removal, edited_attention, removal, unused
 from headwise.intervals import mean_interval
 from headwise.model.edits import Edit
 from headwise.model.rotary import Rotary
-from headwise.model.split import split
+from headwise.model.stream import split
 from headwise.randomness import keyed
 from headwise.sinks.find import MAX_TOKENS, Parking, on_sinks
 from headwise.sinks.signals import SIDES, Parked, head_space
@@ -27,7 +27,7 @@ from headwise.tracing.upstream import Upstream
 from headwise.types import Head, Side
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 
 # --- one by one ------------------------------------------------------------------------------------------------------

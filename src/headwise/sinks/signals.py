@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from headwise.channels.channels import LayerChannels
+from headwise.bases.cell import LayerChannels
 from headwise.intervals import bounds, resampled
 from headwise.model.batch import by_length
 from headwise.model.rotary import Rotary
-from headwise.model.split import split
+from headwise.model.stream import split
 from headwise.randomness import keyed
 from headwise.sinks.find import AWAY, Parking
 from headwise.tracing.search import Firing, LayerSearch, Rules, SideSignals
@@ -26,7 +26,7 @@ from headwise.tracing.upstream import Upstream
 from headwise.types import Head, Side
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 Kind = Literal["sink", "other"]
 SIDES: tuple[Side, ...] = ("query", "key")

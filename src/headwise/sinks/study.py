@@ -32,7 +32,7 @@ from headwise.sinks.texts import TEXTS
 from headwise.types import Head, Side
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 Progress = Callable[[str, int, int], None]
 OTHERS = 10

@@ -1,6 +1,6 @@
 """Relative attention by channel, for many cells of many prompts at once.
 
-The maths is that of :func:`headwise.channels.channels.split_cell`: RA(d, s) is linear in the keys, so with
+The maths is that of :func:`headwise.bases.cell.split_cell`: RA(d, s) is linear in the keys, so with
 k̄ the mean of the other visible keys it is scale · q·(k_s − k̄), split over channels like any logit.
 """
 
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from headwise.channels.channels import Channels
-from headwise.channels.sparsity import channels_needed, relative_attention, sparsity
+from headwise.bases.cell import Channels
+from headwise.bases.relative import channels_needed, relative_attention, sparsity
 from headwise.randomness import keyed
 from headwise.types import Head
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 
 class Cell(NamedTuple):

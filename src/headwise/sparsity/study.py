@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from headwise.circuits.build import trace
 from headwise.circuits.circuit import Circuit
+from headwise.circuits.trace import trace
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
 from headwise.sparsity.cells import Cell, SplitCells, split_cells
-from headwise.tasks.answer_tasks import make_answers
-from headwise.tasks.answers import AnswerSet
+from headwise.tasks.answers.make import make_answers
+from headwise.tasks.answers.types import AnswerSet
 from headwise.types import Head
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 Progress = Callable[[str, int, int], None]
 ANSWER_HEADS = 6

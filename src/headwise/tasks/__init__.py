@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import HeadwiseError
-from headwise.tasks.binding import binding
-from headwise.tasks.design import design_warnings
-from headwise.tasks.filter import filter
-from headwise.tasks.jsonl import read_jsonl
-from headwise.tasks.types import Contrast, Example, Task, TaskMaker
+from headwise.tasks.labelled.binding import binding
+from headwise.tasks.labelled.design import design_warnings
+from headwise.tasks.labelled.filter import filter
+from headwise.tasks.labelled.jsonl import read_jsonl
+from headwise.tasks.labelled.types import Contrast, Example, Task, TaskMaker
 
 BUILT_IN: dict[str, TaskMaker] = {"binding": binding, "filter": filter}
 

@@ -18,11 +18,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from headwise.channels import qk_svd
+from headwise.bases import qk_svd
 from headwise.errors import HeadwiseError
+from headwise.randomness import keyed
+from headwise.runs import RunFolder
 from headwise.toy.adamw import AdamW
-from headwise.toy.randomness import keyed
-from headwise.toy.runs import RunFolder
 
 Case = Literal["none", "pair", "pairs"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from headwise.toy.randomness import keyed
+from headwise.randomness import keyed
 
 NAMES = (
     *("anna", "ben", "carla", "david", "emma", "frank", "grace", "henry", "iris", "jack", "kelly", "liam"),

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.toy.randomness import keyed
+from headwise.randomness import keyed
 
 Latents = Literal["discrete", "gaussian"]
 PRESETS = {

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from headwise.contrast import Feature
+from headwise.runs import RunFolder
 from headwise.toy.payload import PayloadSetup
 from headwise.toy.payload_study import CellStudy, Effort, study_cell
 from headwise.toy.payload_train import FAST, Progress, Schedule, Trained, config, train
-from headwise.toy.runs import RunFolder
 from headwise.types import Subspace
 
 

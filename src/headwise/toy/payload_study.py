@@ -24,6 +24,7 @@ from headwise.contrast import (
     union,
 )
 from headwise.errors import HeadwiseError
+from headwise.randomness import keyed
 from headwise.toy.payload import (
     PayloadSetup,
     Weights,
@@ -35,7 +36,6 @@ from headwise.toy.payload import (
     queries_and_keys,
 )
 from headwise.toy.payload_train import Trained
-from headwise.toy.randomness import keyed
 from headwise.types import Subspace
 
 

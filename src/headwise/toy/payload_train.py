@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
+from headwise.runs import RunFolder
 from headwise.toy.adamw import AdamW
 from headwise.toy.payload import Batch, PayloadSetup, Weights, World, draw_batch, forward, init_weights
-from headwise.toy.runs import RunFolder
 
 
 @dataclass(frozen=True)

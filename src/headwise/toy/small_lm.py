@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from headwise.errors import HeadwiseError
-from headwise.model.quiet import quiet_transformers
+from headwise.model.loading.quiet import quiet_transformers
 from headwise.randomness import seeded
+from headwise.runs import RunFolder
 from headwise.toy.language import tokenizer, training_batch, vocabulary
-from headwise.toy.runs import RunFolder
 
 DATA = Path(__file__).parent / "data" / "small_lm"
 """A trained checkpoint that ships with the package: ``headwise.load(DATA)``."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.channels import (
+from headwise.bases import (
     QKSVD,
     channel_logits,
     channels_needed,
@@ -20,9 +20,9 @@ from headwise.channels import (
     sparsity,
 )
 from headwise.errors import HeadwiseError
-from headwise.model.readers import side_maps
+from headwise.model.reading import side_maps
+from headwise.randomness import keyed
 from headwise.toy.language import Sentence, sentences
-from headwise.toy.randomness import keyed
 from headwise.types import Head
 
 
@@ -123,7 +123,7 @@ def measure_series(
     progress: Callable[[int, str], None] | None = None,
 ) -> list[Point]:
     """Measure every checkpoint: model folders, or hub names as ``name@revision``."""
-    from headwise.model.load import load
+    from headwise.model.loading.load import load
 
     if len(checkpoints) < 2:
         raise HeadwiseError("a course over training needs at least two checkpoints")

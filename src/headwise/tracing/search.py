@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from headwise.channels.channels import layer_channels
-from headwise.model.readers import SideMaps, SideScalars, side_maps, side_scalars
+from headwise.bases.cell import layer_channels
+from headwise.model.reading import SideMaps, SideScalars, side_maps, side_scalars
 from headwise.model.rotary import Rotary
 from headwise.tracing.greedy import Rows, drops, first_below, put_back
 from headwise.tracing.integrate import Rule, attention, path_gradient
-from headwise.tracing.turns import Turns, prompt_rotary, turn, turned_product
+from headwise.tracing.rotations import Turns, prompt_rotary, turn, turned_product
 from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Side
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 CHUNK_BYTES = 1 << 25
 """Component vectors held at a time."""

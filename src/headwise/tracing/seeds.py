@@ -15,7 +15,7 @@ from headwise.tracing.upstream import Upstream
 from headwise.types import Component
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 PROBABILITY_SHARE = 0.8
 """Probability seeds are removed until this share of the log-likelihood gain is gone."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from headwise.channels.channels import layer_channels
+from headwise.bases.cell import layer_channels
+from headwise.tracing.rotations import prompt_rotary
 from headwise.tracing.search import Firing
-from headwise.tracing.turns import prompt_rotary
 from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Side
 

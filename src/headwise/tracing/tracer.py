@@ -12,7 +12,7 @@ from headwise.tracing.upstream import Upstream
 from headwise.types import Component, Side
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 
 @dataclass(eq=False)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.model.readers import SideMaps, SideScalars, side_maps, side_scalars
+from headwise.model.reading import SideMaps, SideScalars, side_maps, side_scalars
 from headwise.types import Component, Side
 
 if TYPE_CHECKING:
-    from headwise.model.split import Stream
+    from headwise.model.stream import Stream
 
 BLOCK_BYTES = 1 << 24
 """Patterns rebuilt at a time; at least one layer's."""

@@ -14,7 +14,7 @@ from headwise.circuits.answers import shown
 from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.errors import HeadwiseError
 from headwise.model.prompts import Prompt
-from headwise.model.split import split
+from headwise.model.stream import split
 from headwise.tracing.upstream import Upstream
 from headwise.types import Head
 from headwise.why.document import document
@@ -27,7 +27,7 @@ from headwise.why.who import Who, who
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 MAX_FEATURES = 10
 
@@ -77,19 +77,19 @@ class Explanation:
 
     def figure(self) -> go.Figure:
         """The three parts side by side: channels, writers, proof."""
-        from headwise.show.why_figure import figure
+        from headwise.show.why.figure import figure
 
         return figure(self)
 
     def to_html(self) -> str:
         """One self-contained page."""
-        from headwise.show.why_page import page
+        from headwise.show.why.page import page
 
         return page(self)
 
     def save_html(self, path: str | Path) -> Path:
         """Write the page; a reader never sees half of it."""
-        from headwise.show.why_page import write_page
+        from headwise.show.why.page import write_page
 
         return write_page(self, path)
 

@@ -18,7 +18,7 @@ from headwise.tracing.upstream import Upstream
 from headwise.types import Head
 
 if TYPE_CHECKING:
-    from headwise.model.core import Model
+    from headwise.model.model import Model
 
 RUNNERS_UP = 4
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headwise.channels.channels import Channels
-from headwise.channels.sparsity import channels_needed, sparsity
+from headwise.bases.cell import Channels
+from headwise.bases.relative import channels_needed, sparsity
 from headwise.contrast.attribution import query_split
 from headwise.contrast.bank import BankFeature
 from headwise.tracing.upstream import Upstream

@@ -1,0 +1,301 @@
+"""Trace prompts to circuits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, overload
+
+import torch
+from torch import Tensor
+
+from headwise.circuits.answers import answer_token, shown
+from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
+from headwise.circuits.counterfactual import Members, edited_attention, removal
+from headwise.errors import HeadwiseError
+from headwise.model.batch import by_length
+from headwise.model.prompts import Prompt, is_one
+from headwise.model.stream import split
+from headwise.tracing.integrate import Rule
+from headwise.tracing.search import Firing, Rules, SideSignals
+from headwise.tracing.seeds import Readout, Seed, answer_set, last_of, linear_seeds, probability_seeds
+from headwise.tracing.signals import signal_vectors
+from headwise.tracing.tracer import Traced, trace_down
+from headwise.tracing.upstream import Upstream
+from headwise.types import Component, Side
+
+if TYPE_CHECKING:
+    from headwise.model.model import Model
+
+Answer = str | int
+MAX_TOKENS = 1024
+"""Tokens traced in one batch of prompts: bounds memory whatever the number of prompts."""
+
+
+def rules_for(
+    mode: str, tau: float | None, rule: str | None, sides: tuple[Side, ...] = ("query", "key")
+) -> Rules:
+    if mode not in ("exact", "published"):
+        raise HeadwiseError(f"mode {mode!r} is not a mode: write 'exact' or 'published'")
+    if tau is not None and not 0 < tau <= 1:
+        raise HeadwiseError(f"tau={tau} is not an attention: give a number above 0 and up to 1")
+    if rule not in (None, "gauss", "trapezoid"):
+        raise HeadwiseError(f"rule {rule!r} is not a quadrature rule: write 'gauss' or 'trapezoid'")
+    base = Rules.published() if mode == "published" else Rules()
+    chosen: Rule = base.rule if rule is None else "gauss" if rule == "gauss" else "trapezoid"
+    return replace(base, tau=tau, sides=sides, rule=chosen)
+
+
+@overload
+def trace(model: Model, prompt: str | list[int], *, answer: Answer | None = ..., wrong: Answer | None = ...,
+          top_k: int | None = ..., top_p: float | None = ..., mode: str = ..., tau: float | None = ...,
+          rule: str | None = ..., verify: bool = ..., vectors: bool = ...) -> Circuit: ...  # fmt: skip
+@overload
+def trace(model: Model, prompt: list[str] | list[list[int]], *, answer: Sequence[Answer] | Answer | None = ...,
+          wrong: Sequence[Answer] | Answer | None = ..., top_k: int | None = ..., top_p: float | None = ...,
+          mode: str = ..., tau: float | None = ..., rule: str | None = ..., verify: bool = ...,
+          vectors: bool = ...) -> list[Circuit]: ...  # fmt: skip
+def trace(
+    model: Model,
+    prompt: Prompt | Sequence[Prompt],
+    *,
+    answer: Answer | Sequence[Answer] | None = None,
+    wrong: Answer | Sequence[Answer] | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    mode: str = "exact",
+    tau: float | None = None,
+    rule: str | None = None,
+    verify: bool = False,
+    vectors: bool = False,
+) -> Circuit | list[Circuit]:
+    """Trace a prompt (or several) to the circuit that made its answer, from one forward pass.
+
+    ``answer`` (None: what the model predicts) and ``wrong`` are single tokens, as text or token ids; for several
+    prompts, one for all or one each. The circuit starts at the components that carry answer − wrong; with ``top_k`` or
+    ``top_p`` it starts instead at those that carry the probability of the most likely tokens. ``mode="published"``
+    follows the authors' rules to the letter. ``verify`` runs the edited forward pass of every firing's
+    counterfactual; ``vectors`` keeps each edge's signal.
+    """
+    started = time.perf_counter()
+    single = is_one(prompt)
+    token_ids = model.token_ids(prompt)
+    n = len(token_ids)
+    texts: list[str | None] = [p if isinstance(p, str) else None for p in ([prompt] if single else prompt)]  # pyright: ignore[reportAssignmentType]
+    answers, wrongs = _per_prompt(model, answer, n, "answer"), _per_prompt(model, wrong, n, "wrong")
+    if wrong is not None and answer is None:
+        raise HeadwiseError(
+            f"wrong={wrong!r} was given without an answer: say which answer it is compared with"
+        )
+    if (top_k is not None or top_p is not None) and answer is not None:
+        raise HeadwiseError(
+            "top_k and top_p choose the answers themselves: leave out answer, or leave out top_k and top_p"
+        )
+    rules = rules_for(mode, tau, rule)
+    circuits: dict[int, Circuit] = {}
+    for indices in by_length(token_ids, 64, MAX_TOKENS):
+        with torch.no_grad():
+            stream = split(model, [token_ids[i] for i in indices])
+            ups = [Upstream(stream, place) for place in range(len(indices))]
+            starts = [
+                _start(model, up, logits, answers[i], wrongs[i], top_k, top_p)
+                for up, logits, i in zip(ups, _last_logits(model, ups), indices, strict=True)
+            ]
+            traced = trace_down(
+                model, ups, [start.seeds if start.has_head else [] for start in starts], rules
+            )
+            for place, (i, up) in enumerate(zip(indices, ups, strict=True)):
+                circuit = _circuit(model, up, traced[place], starts[place], vectors=vectors)
+                circuits[i] = replace(circuit, prompt=texts[i], mode=mode)
+    if verify:
+        circuits = {i: _verified(model, circuit) for i, circuit in circuits.items()}
+    seconds = (time.perf_counter() - started) / n
+    done = [replace(circuits[i], seconds=round(seconds, 4)) for i in range(n)]
+    return done[0] if single else done
+
+
+def _per_prompt(model: Model, given: Answer | Sequence[Answer] | None, n: int, what: str) -> list[int | None]:
+    if given is None:
+        return [None] * n
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return [answer_token(model, given, what)] * n
+    if len(given) != n:
+        raise HeadwiseError(f"{len(given)} {what} tokens were given for {n} prompts")
+    return [answer_token(model, one, what) for one in given]
+
+
+@dataclass(frozen=True)
+class _Start:
+    seeds: list[Seed]
+    answer_id: int
+    wrong_id: int | None
+    answer: str
+    wrong: str | None
+    notes: tuple[str, ...]
+    difference: float | None = None
+    top: str | None = None
+
+    @property
+    def has_head(self) -> bool:
+        """Without a head among the seeds there is no circuit."""
+        return any(seed.component.kind == "head" for seed in self.seeds)
+
+
+def _last_logits(model: Model, ups: Sequence[Upstream]) -> Tensor:
+    """[prompts, vocabulary] at each prompt's last position, in one reading of the unembedding."""
+    last = torch.stack([last_of(up) for up in ups])
+    return Readout.of(model, last).logits(last)
+
+
+def _start(
+    model: Model,
+    up: Upstream,
+    logits: Tensor,
+    answer: int | None,
+    wrong: int | None,
+    top_k: int | None,
+    top_p: float | None,
+) -> _Start:
+    top = int(logits.argmax())
+    if top_k is not None or top_p is not None:
+        chosen = answer_set(logits, top_k, top_p)
+        seeds, _ = probability_seeds(up, chosen)
+        texts = " / ".join(shown(model, token) for token in chosen)
+        return _Start(seeds, chosen[0], None, texts, None, (), None, shown(model, top))
+    target = top if answer is None else answer
+    notes = []
+    if top != target:
+        p = torch.softmax(logits, -1)
+        notes.append(
+            f"{shown(model, target)!r} is not what the model predicts: it says {shown(model, top)!r} "
+            f"(p {float(p[top]):.3f}), {shown(model, target)!r} has p {float(p[target]):.3f}"
+        )
+    rival = logits.index_fill(0, torch.tensor([target], device=logits.device), -torch.inf).argmax()
+    difference = float(logits[target] - logits[rival if wrong is None else wrong])
+    seeds, total = linear_seeds(up, target, wrong)
+    if total <= 0:
+        against = "the mean token" if wrong is None else repr(shown(model, wrong))
+        notes.append(
+            f"the model does not prefer {shown(model, target)!r} to {against}: there is nothing to trace"
+        )
+    elif not any(seed.component.kind == "head" for seed in seeds):
+        notes.append("no head carries the answer to the last position: the circuit is empty")
+    return _Start(
+        seeds,
+        target,
+        wrong,
+        shown(model, target),
+        None if wrong is None else shown(model, wrong),
+        tuple(notes),
+        difference,
+        shown(model, top),
+    )
+
+
+def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vectors: bool) -> Circuit:
+    nodes: dict[str, Node] = {}
+    edges: list[Edge] = []
+    last = up.tokens - 1
+    end = Node("answer", model.n_layers, None, last, last)
+
+    def add(node: Node) -> str:
+        return nodes.setdefault(node.id, node).id
+
+    if traced.seeds:
+        add(end)
+    for seed in traced.seeds:
+        firing = _firing_at(seed.component, last)
+        attention = None if firing is None else traced.attention[firing]
+        edges.append(Edge(add(node_of(seed.component, last, attention)), end.id, "query", seed.weight))
+    counterfactuals, unresolved = [], 0
+    for firing, sides in traced.signals.items():
+        target = add(Node("head", *firing, attention=traced.attention[firing]))
+        for side, signals in sides.items():
+            unresolved += not signals.resolved
+            edges += _edges(up, traced, firing, signals, target, add, vectors=vectors)
+            if signals.resolved:
+                counterfactuals.append(
+                    Counterfactual(target, side, len(signals), signals.attention, signals.after)
+                )
+    notes = start.notes
+    if unresolved:
+        notes = (
+            *notes,
+            f"{unresolved} sides of firings have no cause of allowed size and were left without signals",
+        )
+    token_ids = up.stream.token_ids[up.prompt]
+    return Circuit(
+        nodes=tuple(nodes.values()),
+        edges=tuple(edges),
+        tokens=tuple(shown(model, token) for token in token_ids),
+        token_ids=tuple(token_ids),
+        answer=start.answer,
+        wrong=start.wrong,
+        answer_id=start.answer_id,
+        wrong_id=start.wrong_id,
+        model=model.name,
+        weight_hash=model.weight_hash,
+        counterfactuals=tuple(counterfactuals),
+        notes=notes,
+        difference=start.difference,
+        top=start.top,
+    )
+
+
+def _firing_at(component: Component, position: int) -> Firing | None:
+    if component.kind != "head":
+        return None
+    return Firing(component.layer, component.index, position, component.source)
+
+
+def _edges(
+    up: Upstream, traced: Traced, firing: Firing, signals: SideSignals, target: str, add: Callable[[Node], str], *,
+    vectors: bool,
+) -> list[Edge]:  # fmt: skip
+    """One edge per component: its channels in the order of removal, its weight the attention they took."""
+    position = firing.query if signals.side == "query" else firing.key
+    grouped: dict[Component, tuple[float, tuple[int, ...], tuple[float, ...]]] = {}
+    for component, channel, strength, drop in zip(
+        signals.components, signals.channels, signals.strengths, signals.drops, strict=True
+    ):
+        weight, channels, strengths = grouped.get(component, (0.0, (), ()))
+        grouped[component] = (weight + drop, (*channels, channel), (*strengths, strength))
+    edges = []
+    for component, (weight, channels, strengths) in grouped.items():
+        above = _firing_at(component, position)
+        source = add(node_of(component, position, None if above is None else traced.attention[above]))
+        signal = None
+        if vectors:
+            found = signal_vectors(up, firing, signals.side, component, channels)
+            signal = tuple((found if signals.side == "query" else found[firing.key]).tolist())
+        edges.append(Edge(source, target, signals.side, weight, channels, strengths, signal))
+    return edges
+
+
+def members_of(circuit: Circuit, target: str, side: Side) -> Members:
+    """The signals into a firing on one side, as (component, channel)."""
+    return [(circuit.by_id[e.source].component, c) for e in circuit.into(target, side) for c in e.channels]
+
+
+def firing_of(node: Node) -> Firing:
+    assert node.head is not None
+    return Firing(node.layer, node.head, node.query, node.key)
+
+
+def _verified(model: Model, circuit: Circuit) -> Circuit:
+    """Run the edited pass of every counterfactual."""
+    if not circuit.counterfactuals:
+        return circuit
+    up = Upstream(split(model, list(circuit.token_ids)), 0)
+    removals = [
+        removal(up, firing_of(circuit.node(c.target)), {c.side: members_of(circuit, c.target, c.side)})  # pyright: ignore[reportArgumentType]
+        for c in circuit.counterfactuals
+    ]
+    edited = edited_attention(model, circuit.token_ids, removals)
+    return replace(
+        circuit,
+        counterfactuals=tuple(
+            replace(c, edited=e) for c, e in zip(circuit.counterfactuals, edited, strict=True)
+        ),
+    )

@@ -1,0 +1,192 @@
+"""Instrumented forward passes: every layer's attention call is seen, may be edited, and nothing stays behind.
+
+transformers dispatches attention by a name in the model's config. A pass registers a private name for the
+attention function *and* for the mask function (without the second the model would silently be bidirectional),
+points the config at it, and takes all of it back in ``finally``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
+from transformers.modeling_utils import AttentionInterface
+
+from headwise.errors import HeadwiseError
+from headwise.model.attend import AttentionCall, attend
+from headwise.model.batch import Batch
+from headwise.model.threads import side_by_side
+
+if TYPE_CHECKING:
+    from headwise.model.model import Model
+
+_names = itertools.count()
+_registry_lock = threading.Lock()
+
+
+class _Enough(Exception):
+    """Ends a forward pass after the last layer that is needed."""
+
+
+@dataclass
+class Instruments:
+    """What a pass does at each layer. All are optional; an untouched set gives the model's own forward pass."""
+
+    edit: Callable[[AttentionCall], AttentionCall] | None = None
+    observe: Callable[[AttentionCall], None] | None = None
+    finish: Callable[[AttentionCall, Tensor], Tensor] | None = None
+    """Sees, and may change, a layer's attention output [prompts, columns, heads, d_head]."""
+    stop_at: int | None = None
+    """The last layer whose attention call is needed: its output and everything after it is not computed."""
+    shared_below: int = 0
+    """Where a batch holds one prompt many times, each copy to be edited in its own way: the layers below this one,
+    which no edit has reached yet, are run once for all copies."""
+    before: list[tuple[nn.Module, Callable[..., Any]]] = field(default_factory=list)
+    """Module, function of (module, args, kwargs) called before it runs; may return other args and kwargs."""
+    after: list[tuple[nn.Module, Callable[..., None]]] = field(default_factory=list)
+    """Module, function of (module, args, output) called after it ran."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One forward pass to be made."""
+
+    batch: Batch
+    instruments: Instruments
+    logits_at: Tensor | None = None
+    """Positions [prompts, n] whose logits are wanted."""
+
+
+def forward(
+    model: Model, batch: Batch, instruments: Instruments, logits_at: Tensor | None = None
+) -> Tensor | None:
+    """Run one pass; returns logits [prompts, n, vocabulary] at positions ``logits_at`` [prompts, n], if given."""
+    return forward_all(model, [Pass(batch, instruments, logits_at)])[0]
+
+
+def forward_all(model: Model, passes: Sequence[Pass]) -> list[Tensor | None]:
+    """Run passes side by side, a thread each; every thread is followed by its own pass's instruments alone."""
+    passes = [_with_copies(model, one) for one in passes]
+    with _instrumented(model, [one.instruments for one in passes]) as mine:
+        return side_by_side([partial(_run, model, one, mine) for one in passes])
+
+
+def _with_copies(model: Model, one: Pass) -> Pass:
+    below = one.instruments.shared_below
+    if below == 0 or len(one.batch) == 1:
+        return one
+    split_up = (model.anatomy.layers[below], partial(_copies, len(one.batch)))
+    return replace(one, instruments=replace(one.instruments, before=[split_up, *one.instruments.before]))
+
+
+def _run(model: Model, one: Pass, mine: threading.local, given_up: threading.Event) -> Tensor | None:
+    inputs = one.batch.model_inputs(model.device)
+    if one.instruments.shared_below > 0:
+        inputs = {name: None if tensor is None else tensor[:1] for name, tensor in inputs.items()}
+    mine.instruments, mine.given_up = one.instruments, given_up
+    try:
+        with torch.no_grad():
+            if one.logits_at is None:
+                model.anatomy.trunk(**inputs, use_cache=False)
+                return None
+            columns = one.batch.columns_of(one.logits_at)
+            kept, place = columns.unique(return_inverse=True)
+            output = model.hf(**inputs, use_cache=False, logits_to_keep=kept.to(model.device))
+            index = place.to(output.logits.device)[..., None].expand(-1, -1, output.logits.shape[-1])
+            logits = output.logits.gather(1, index).to(model.result_device)
+    except _Enough:
+        return None
+    finally:
+        del mine.instruments
+    absent = (one.logits_at < 0).to(logits.device)
+    return logits.masked_fill(absent[..., None], 0.0) if absent.any() else logits
+
+
+def _copies(number: int, _module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """One prompt's stream becomes that of all its copies; masks and rotations broadcast."""
+    if args:
+        return (args[0].expand(number, -1, -1), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": kwargs["hidden_states"].expand(number, -1, -1)}
+
+
+@contextmanager
+def _instrumented(model: Model, every: Sequence[Instruments]) -> Iterator[threading.local]:
+    """In the ``mine`` that it gives, each thread says which of ``every`` it follows for the time of its pass."""
+    name = f"headwise-{next(_names)}"
+    mine = threading.local()
+
+    def function(
+        module: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        scaling: float | None = None,
+        softcap: float | None = None,
+        **_: Any,
+    ) -> tuple[Tensor, None]:
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        mask = attention_mask
+        if mask is not None and mask.dtype != torch.bool:
+            mask = (
+                mask >= 0
+            )  # an eager mask adds 0 where a key is visible and a huge negative number elsewhere
+        call = AttentionCall(module, module.layer_idx, query, key, value, mask, scale, softcap)
+        instruments: Instruments | None = getattr(mine, "instruments", None)
+        if instruments is None:
+            # Somebody calls the bare model from another thread meanwhile: give them the model's own attention.
+            return attend(call), None
+        if mine.given_up.is_set():
+            raise _Enough
+        if instruments.edit is not None:
+            call = instruments.edit(call)
+        if instruments.observe is not None:
+            instruments.observe(call)
+        if instruments.stop_at is not None and call.layer >= instruments.stop_at:
+            raise _Enough
+        output = attend(call)
+        if instruments.finish is not None:
+            output = instruments.finish(call, output)
+        return output, None
+
+    # Passes on one model take turns: its config says which attention function runs. Other models are free to run.
+    with model.lock, ExitStack() as undo:
+        if model.hf.training:
+            raise HeadwiseError("the model is in training mode: call model.hf.eval() first")
+        config = model.anatomy.config
+        before = config._attn_implementation
+        with _registry_lock:
+            AttentionInterface.register(name, function)
+            # The model's own kind of mask: a bare forward pass in another thread that is under way while the name
+            # changes goes on with a mask that fits both.
+            AttentionMaskInterface.register(name, eager_mask if before == "eager" else sdpa_mask)
+        undo.callback(_unregister, name)
+        undo.callback(setattr, config, "_attn_implementation", before)
+        config._attn_implementation = name
+        for instruments in every:
+            for module, hook in instruments.before:
+                only = partial(_only_in, mine, instruments, hook)
+                undo.callback(module.register_forward_pre_hook(only, with_kwargs=True).remove)
+            for module, hook in instruments.after:
+                only = partial(_only_in, mine, instruments, hook)
+                undo.callback(module.register_forward_hook(only).remove)
+        yield mine
+
+
+def _only_in(mine: threading.local, instruments: Instruments, hook: Callable[..., Any], *args: Any) -> Any:
+    """Call a hook in the thread that follows these instruments; every other thread passes by."""
+    return hook(*args) if getattr(mine, "instruments", None) is instruments else None
+
+
+def _unregister(name: str) -> None:
+    with _registry_lock:
+        AttentionInterface._global_mapping.pop(name, None)
+        AttentionMaskInterface._global_mapping.pop(name, None)

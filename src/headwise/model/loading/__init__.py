@@ -1,0 +1,1 @@
+"""Getting a model: the catalogue, downloads, conversions, and loading with every check."""

@@ -1,0 +1,289 @@
+"""One GGUF file in, one plain transformers folder out: float32 safetensors, config and tokenizer.
+
+transformers reads GGUF, but three things about what it gives are not fit for study, and are set right here:
+
+* the model it builds counts as quantized and refuses ``save_pretrained``. Its tensors are ordinary float32
+  with the rotary permutation undone and norm gains stored the family's own way, so they are written out
+  directly;
+* a vocabulary whose merges were learned on single digits (``smollm`` and its kin) is split like GPT-2's, so
+  numbers become other tokens;
+* the file's wish for a beginning-of-sequence token is dropped, and a model like Gemma goes astray without it.
+
+What transformers would drop *silently* (rescaled rotary frequencies) is refused instead.
+"""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from headwise.errors import HeadwiseError
+
+
+class Report(Protocol):
+    """Told what is being done, and how much of it is done where that is known."""
+
+    def __call__(self, stage: str, fraction: float | None = None, /) -> object: ...
+
+
+def _silent(stage: str, fraction: float | None = None, /) -> None:
+    """A report that nobody reads."""
+
+
+# Width and struct code of GGUF's scalar metadata types; 8 is a string and 9 an array.
+_SCALARS = {
+    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
+}  # fmt: skip
+
+# llama.cpp's names for vocabularies that cut every digit off before GPT-2's own splitting.
+_SINGLE_DIGITS = frozenset(
+    {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}
+)
+_LIKE_GPT2 = frozenset(
+    {"default", "gpt-2", "phi-2", "jina-es", "jina-de", "olmo", "mpt", "gigachat", "roberta-bpe"}
+)
+# A byte-level vocabulary of these kinds starts every text with its bos token even if the file does not say
+# so.
+_BOS_BY_HABIT = frozenset({"llama3", "llama-v3", "llama-bpe"})
+
+
+def header(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Metadata (arrays only as their length) and tensor names of a GGUF file, without reading its weights."""
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"GGUF":
+                raise HeadwiseError(f"'{path}' is not a GGUF file: its first four bytes are not GGUF")
+            version, tensor_count, field_count = _unpack(file, "<IQQ")
+            if version not in (2, 3):
+                raise HeadwiseError(f"'{path}' is GGUF version {version}; versions 2 and 3 can be read")
+            fields = {}
+            for _ in range(field_count):
+                key = _string(file)
+                fields[key] = _value(file, _unpack(file, "<I")[0])
+            names = []
+            for _ in range(tensor_count):
+                names.append(_string(file))
+                file.seek(8 * _unpack(file, "<I")[0] + 12, 1)  # shape, type and offset
+    except (struct.error, UnicodeDecodeError, KeyError, MemoryError, OverflowError) as error:
+        raise HeadwiseError(f"'{path}' is damaged or cut short: fetch the file again") from error
+    except OSError as error:
+        raise HeadwiseError(f"'{path}' cannot be read: {error.strerror or error}") from error
+    return fields, names
+
+
+def _unpack(file: BinaryIO, code: str) -> tuple[Any, ...]:
+    return struct.unpack(code, file.read(struct.calcsize(code)))
+
+
+def _string(file: BinaryIO) -> str:
+    size = _unpack(file, "<Q")[0]
+    raw = file.read(size)
+    if len(raw) != size:
+        raise struct.error("string reaches past the end of the file")
+    return raw.decode("utf-8")
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    if kind == 8:
+        return _string(file)
+    if kind == 9:
+        element, count = _unpack(file, "<IQ")
+        if element == 8:
+            for _ in range(count):
+                file.seek(_unpack(file, "<Q")[0], 1)
+        else:
+            file.seek(count * struct.calcsize(_SCALARS[element]), 1)
+        return count
+    return _unpack(file, _SCALARS[kind])[0]
+
+
+def refuse_unfaithful(path: Path, fields: dict[str, Any], names: list[str]) -> None:
+    """Refuse a file of which transformers would silently read only a part."""
+    arch = fields.get("general.architecture")
+    if not isinstance(arch, str):
+        raise HeadwiseError(
+            f"'{path}' does not name its architecture (general.architecture): it is not a model"
+        )
+    scaling = fields.get(f"{arch}.rope.scaling.type", "none")
+    if scaling != "none" or any(name.startswith(("rope_freqs", "rope_factors")) for name in names):
+        raise HeadwiseError(
+            f"'{path}' rescales its rotary frequencies, which transformers does not read from GGUF, so its "
+            "attention would be wrong: load the original safetensors model instead"
+        )
+
+
+def convert(path: Path, target: Path, report: Report = _silent) -> None:
+    """Write the model in the GGUF file ``path`` to the existing folder ``target`` as float32 safetensors."""
+    report("reading the header")
+    fields, names = header(path)
+    refuse_unfaithful(path, fields, names)
+    from headwise.model.loading.quiet import quiet_transformers
+
+    with quiet_transformers(), _read_once(report):
+        report("rebuilding the tokenizer")
+        tokenizer = _tokenizer(path, fields)
+        report("unpacking the weights")
+        model = _model(path)
+        report("writing float32 weights")
+        tokenizer.save_pretrained(target)
+        _write(model, target)
+
+
+@contextmanager
+def _read_once(report: Report) -> Iterator[None]:
+    """Let transformers parse the file and build its table of tensor names once instead of again and again.
+
+    It does the first twice and the second for every module of the model, which is half of the whole
+    conversion. Its own bar is replaced by ours.
+    """
+    import gguf
+    from transformers import modeling_gguf_pytorch_utils as reading
+
+    def counted(tensors: Iterable[Any], **_: Any) -> Iterator[Any]:
+        items = list(tensors)
+        for number, tensor in enumerate(items):
+            report("unpacking the weights", number / len(items))
+            yield tensor
+
+    swapped = [
+        (gguf, "GGUFReader", cache(gguf.GGUFReader)),
+        (gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map)),
+        (reading, "tqdm", counted),
+    ]
+    before = [getattr(module, name, None) for module, name, _ in swapped]
+    for module, name, new in swapped:
+        setattr(module, name, new)
+    try:
+        yield
+    finally:
+        for (module, name, _), old in zip(swapped, before, strict=True):
+            setattr(module, name, old)
+
+
+def _failed(path: Path, part: str, error: Exception) -> HeadwiseError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return HeadwiseError(f"transformers cannot read the {part} of '{path}': {reason}")
+
+
+def _tokenizer(path: Path, fields: dict[str, Any]) -> Any:
+    from tokenizers import pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    try:  # the generic class reads only what it needs; choosing a family's class would parse the whole file
+        read: Any = PreTrainedTokenizerFast.from_pretrained(str(path.parent), gguf_file=path.name)
+        backend = _without_invented_tokens(read.backend_tokenizer, fields.get("tokenizer.ggml.tokens"))
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, ImportError) as error:
+        raise _failed(path, "tokenizer", error) from error
+
+    kind, split = fields.get("tokenizer.ggml.model"), fields.get("tokenizer.ggml.pre", "default")
+    if kind == "gpt2" and split in _SINGLE_DIGITS:
+        backend.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        )
+    elif (
+        kind == "gpt2"
+        and split not in _LIKE_GPT2
+        and not isinstance(backend.pre_tokenizer, pre_tokenizers.Sequence)
+    ):
+        warnings.warn(
+            f"'{path.name}' splits text the {split!r} way, which is not known here; GPT-2's is used, so some "
+            "words may be cut into other tokens than the model was trained on",
+            stacklevel=2,
+        )
+    starts = fields.get("tokenizer.ggml.add_bos_token", kind == "llama" or split in _BOS_BY_HABIT)
+    # Only tokens the vocabulary has: one that it lacks would be appended and fall outside the embedding.
+    special = {
+        name: token
+        for name in ("bos_token", "eos_token", "unk_token", "pad_token")
+        if (token := getattr(read, name, None)) is not None and backend.token_to_id(str(token)) is not None
+    }
+    bos = str(special["bos_token"]) if starts and "bos_token" in special else None
+    template = f"{bos} $A" if bos else "$A"
+    backend.post_processor = processors.TemplateProcessing(
+        single=template,
+        pair=f"{template} {bos} $B:1" if bos else "$A $B:1",
+        special_tokens=[(bos, backend.token_to_id(bos))] if bos else [],
+    )
+    # The generic class takes all it does from tokenizer.json; a family's own class rebuilds parts of it on
+    # load.
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        padding_side=read.padding_side,
+        chat_template=read.chat_template,
+        clean_up_tokenization_spaces=False,
+        **special,
+    )
+
+
+def _without_invented_tokens(backend: Any, size: int | None) -> Any:
+    """Drop tokens past the end of the file's vocabulary: no row of the embedding belongs to them.
+
+    transformers appends its own default unknown token to a byte-level vocabulary that has none.
+    """
+    if size is None or backend.get_vocab_size(with_added_tokens=True) <= size:
+        return backend
+    import json
+
+    from tokenizers import Tokenizer
+
+    parts = json.loads(backend.to_str())
+    parts["added_tokens"] = [token for token in parts["added_tokens"] if token["id"] < size]
+    if parts["model"].get("unk_token") not in parts["model"]["vocab"]:
+        parts["model"]["unk_token"] = None
+    return Tokenizer.from_str(json.dumps(parts))
+
+
+def _model(path: Path) -> Any:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    options: dict[str, Any] = {}
+    try:  # newer transformers may keep weights packed for a kernel; there, numbers have to be asked for
+        from transformers.utils.quantization_config import GgufConfig  # pyright: ignore
+
+        options["quantization_config"] = GgufConfig(dequantize=True)
+    except ImportError:
+        pass
+    try:
+        # The model's class is chosen by its config; passing that on saves reading it a second time.
+        config = AutoConfig.from_pretrained(str(path.parent), gguf_file=path.name)
+        return AutoModelForCausalLM.from_pretrained(
+            str(path.parent), gguf_file=path.name, config=config, dtype=torch.float32, **options
+        )
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OSError,
+        ImportError,
+        NotImplementedError,
+    ) as error:
+        raise _failed(path, "model", error) from error
+
+
+def _write(model: Any, target: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    tensors, seen = {}, set()
+    for name, tensor in model.state_dict().items():
+        place = (tensor.data_ptr(), tuple(tensor.shape))
+        if place in seen:  # tied: the config says so, and loading ties them again
+            continue
+        seen.add(place)
+        tensors[name] = tensor.detach().to(torch.float32).contiguous()
+    save_file(tensors, target / "model.safetensors", metadata={"format": "pt"})
+    config = model.config.to_dict()
+    config.pop("quantization_config", None)
+    for place in ("_name_or_path", "_model_name_or_path"):
+        config.pop(place, None)
+    config["architectures"] = [type(model).__name__]
+    config["dtype"] = "float32"
+    plain = type(model.config).from_dict(config)
+    plain.save_pretrained(target)

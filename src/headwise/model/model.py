@@ -1,0 +1,211 @@
+"""The model as the other rooms see it: heads, positions, captures, edits and splits."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from headwise.errors import HeadwiseError
+from headwise.model import capture as _capture
+from headwise.model.anatomy import Anatomy
+from headwise.model.architectures import Architecture, architecture_of
+from headwise.model.batch import Padding, Positions
+from headwise.model.capture import MAX_TOKENS, Request
+from headwise.model.captured import Captured, Wanted
+from headwise.model.edits import Edit
+from headwise.model.prompts import NoTokenizer, Prompt, encode, encode_one
+from headwise.types import Head, HeadLike
+
+if TYPE_CHECKING:
+    from headwise.model.stream import Stream
+
+
+class Model:
+    """A transformers model whose attention can be captured, edited and split exactly.
+
+    ``hf`` is the untouched transformers model and ``tokenizer`` its tokenizer (without one, prompts are token ids);
+    nothing is registered on or hooked
+    into ``hf`` between calls.
+    """
+
+    def __init__(self, hf: Any, tokenizer: Any = None, *, name: str = "model") -> None:
+        self.hf = hf
+        self.tokenizer: Any = NoTokenizer() if tokenizer is None else tokenizer
+        self.name = name
+        self.family: Architecture = architecture_of(hf.config.get_text_config())
+        self.anatomy = Anatomy(hf, self.family)
+        self.lock = threading.RLock()
+        self.origin: dict[str, Any] | None = None
+        """What :func:`headwise.load` was given, so that another process can load the same; None if made by hand."""
+
+    # --- what it is -------------------------------------------------------------------------------------------
+
+    @property
+    def n_layers(self) -> int:
+        return self.anatomy.n_layers
+
+    @property
+    def n_heads(self) -> int:
+        return self.anatomy.n_heads
+
+    @property
+    def n_kv_heads(self) -> int:
+        return self.anatomy.n_kv_heads
+
+    @property
+    def d_head(self) -> int:
+        return self.anatomy.d_head
+
+    @property
+    def d_model(self) -> int:
+        return self.anatomy.d_model
+
+    @property
+    def context(self) -> int | None:
+        return self.anatomy.context
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.hf.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where inputs go: the device of the embedding."""
+        return self.hf.get_input_embeddings().weight.device
+
+    @cached_property
+    def result_device(self) -> torch.device:
+        """Where results live: the model's device, or the CPU where the model is spread over several."""
+        devices = {parameter.device for parameter in self.hf.parameters()}
+        return devices.pop() if len(devices) == 1 else torch.device("cpu")
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """Every head, layer by layer."""
+        return tuple(Head(layer, index) for layer in range(self.n_layers) for index in range(self.n_heads))
+
+    def head(self, head: HeadLike) -> Head:
+        """Parse a head and check that the model has it."""
+        wanted = Head.parse(head)
+        if not (0 <= wanted.layer < self.n_layers and 0 <= wanted.index < self.n_heads):
+            last = Head(self.n_layers - 1, self.n_heads - 1)
+            raise HeadwiseError(
+                f"{wanted} does not exist: {self.name} has {self.n_layers} layers of {self.n_heads} heads, "
+                f"L0H0 to {last}"
+            )
+        return wanted
+
+    @cached_property
+    def weight_hash(self) -> str:
+        """SHA-256 over the names and bytes of all weights: what cached results are keyed by."""
+        digest = hashlib.sha256()
+        for name, parameter in sorted(self.hf.state_dict().items()):
+            digest.update(f"{name}{list(parameter.shape)}{parameter.dtype}".encode())
+            digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        shared = "" if self.n_kv_heads == self.n_heads else f" ({self.n_kv_heads} key heads)"
+        return (
+            f"Model({self.name!r}, {self.family.name}, {self.n_layers} layers × {self.n_heads} heads{shared}, "
+            f"d_head {self.d_head}, {str(self.dtype).removeprefix('torch.')})"
+        )
+
+    # --- tokens -----------------------------------------------------------------------------------------------
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens the model knows."""
+        return self.hf.get_input_embeddings().weight.shape[0]
+
+    def token_ids(self, prompts: Prompt | Sequence[Prompt]) -> list[list[int]]:
+        """The token ids of one prompt or of several, each known to the model and none longer than its context."""
+        return encode(self.tokenizer, prompts, self.context, self.vocabulary)
+
+    def prompt_ids(self, prompt: Prompt) -> list[int]:
+        """The token ids of exactly one prompt; a list of prompts is refused."""
+        return encode_one(self.tokenizer, prompt, self.context, self.vocabulary)
+
+    def tokens(self, prompt: Prompt) -> list[str]:
+        """The prompt's tokens as text, one string per token."""
+        return [self.tokenizer.decode([token]) for token in self.prompt_ids(prompt)]
+
+    # --- what it does -----------------------------------------------------------------------------------------
+
+    def capture(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        heads: HeadLike | Iterable[HeadLike] | None = None,
+        queries: Positions = None,
+        keys: Positions = None,
+        want: Wanted | Iterable[Wanted] = ("q", "k"),
+        logits: Positions | Literal["last", "none"] = "none",
+        padding: Padding = "right",
+        batch_size: int = 64,
+        max_tokens: int = MAX_TOKENS,
+    ) -> Captured:
+        """Capture queries, keys, scores or patterns of ``heads`` (None: all) at chosen positions.
+
+        ``queries`` and ``keys`` choose rows and columns: None is all, −1 the last token of each prompt, a list
+        applies to every prompt, a list of lists gives each prompt its own. ``want`` names what to keep, of ``q``,
+        ``k``, ``scores``, ``pattern``, ``q_before_rope``, ``k_before_rope``.
+        """
+        request = Request(
+            heads=heads,
+            queries=queries,
+            keys=keys,
+            want=want,
+            logits=logits,
+            padding=padding,
+            batch_size=batch_size,
+            max_tokens=max_tokens,
+        )
+        return _capture.run(self, prompts, request)
+
+    def stream_capture(
+        self, prompts: Prompt | Sequence[Prompt], **request: Any
+    ) -> Iterator[tuple[list[int], Captured]]:
+        """Like :meth:`capture`, one batch at a time: memory does not grow with the number of prompts."""
+        return _capture.stream(self, prompts, Request(**request))
+
+    def edit(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        edits: Sequence[Edit],
+        *,
+        heads: HeadLike | Iterable[HeadLike] = (),
+        queries: Positions = None,
+        keys: Positions = None,
+        want: Wanted | Iterable[Wanted] = ("pattern",),
+        logits: Positions | Literal["last", "none"] = "last",
+        padding: Padding = "right",
+        batch_size: int = 64,
+        max_tokens: int = MAX_TOKENS,
+    ) -> Captured:
+        """Run the forward pass with ``edits`` made in it; returns logits and the patterns of ``heads``."""
+        request = Request(
+            heads=heads,
+            queries=queries,
+            keys=keys,
+            want=want,
+            logits=logits,
+            edits=edits,
+            padding=padding,
+            batch_size=batch_size,
+            max_tokens=max_tokens,
+        )
+        return _capture.run(self, prompts, request)
+
+    def split(
+        self, prompts: Prompt | Sequence[Prompt], *, layers: int | None = None, padding: Padding = "right"
+    ) -> Stream:
+        """Split the residual stream before each of the first ``layers`` layers (None: all, and the final norm)."""
+        from headwise.model.stream import split
+
+        return split(self, prompts, layers=layers, padding=padding)

@@ -1,0 +1,72 @@
+"""How all heads of a layer read the stream, as one batch: the maps of :class:`~headwise.model.stream.Reader`, stacked.
+
+With every norm's scalar frozen, a part x of the stream at column c gives head h the query share
+rotate_c(scalar[c, h] · query[h] @ x), and the same for keys; the offset gives
+rotate_c(offset_scalar[c, h] · offset[h]).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from headwise.model.model import Model
+    from headwise.model.stream import Stream
+    from headwise.types import Side
+
+
+@dataclass(frozen=True, eq=False)
+class SideMaps:
+    """One side of a layer: norm gain, centring, projection and QK-norm gain in one linear map per (key) head."""
+
+    matrix: Tensor
+    """[heads, d_head, d_model]"""
+    offset: Tensor | None
+    """[heads, d_head]: the norm's shift and the projection's bias, read through the QK-norm's gain."""
+
+
+def side_maps(model: Model, layer: int, side: Side, dtype: torch.dtype) -> SideMaps:
+    """The maps of every query head (``side`` query) or key head (key) of a layer; they depend on weights alone."""
+    anatomy = model.anatomy
+    projection = anatomy.query(layer) if side == "query" else anatomy.key(layer)
+    weight = projection.weight.detach().to(dtype)
+    matrix, offset = weight, None if projection.bias is None else projection.bias.detach().to(dtype)
+    norm = anatomy.attention_norm(layer)
+    if norm is not None:
+        matrix = weight * norm.gain.detach().to(dtype)
+        if norm.centred:
+            matrix = matrix - matrix.mean(-1, keepdim=True)
+        if norm.shift is not None:
+            shift = weight @ norm.shift.detach().to(dtype)
+            offset = shift if offset is None else offset + shift
+    qk_norm = anatomy.query_norm(layer) if side == "query" else anatomy.key_norm(layer)
+    if qk_norm is not None:
+        gain = qk_norm.gain.detach().to(dtype).view(-1, anatomy.d_head)
+        matrix = matrix * gain[..., None]
+        offset = None if offset is None else offset * gain
+    return SideMaps(matrix, offset)
+
+
+@dataclass(frozen=True, eq=False)
+class SideScalars:
+    """The frozen scalars of one side: ``stream`` [n, t, heads] for parts of the stream, ``offset`` for the offset."""
+
+    stream: Tensor
+    offset: Tensor
+
+
+def side_scalars(stream: Stream, layer: int, side: Side) -> SideScalars:
+    """Scalars of the norm before attention and of the QK-norm, at every column."""
+    anatomy, record = stream.model.anatomy, stream.layers[layer]
+    heads = anatomy.n_heads if side == "query" else anatomy.n_kv_heads
+    n, t, _ = record.stream.shape
+    ones = record.stream.new_ones(n, t, heads)
+    norm = anatomy.attention_norm(layer)
+    before = ones if norm is None else norm.scale(record.stream).expand(n, t, heads)
+    scale = record.query_scale if side == "query" else record.key_scale
+    inside = ones if scale is None else scale[..., 0].expand(n, t, heads)
+    return SideScalars(before * inside, inside)

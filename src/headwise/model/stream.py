@@ -1,0 +1,315 @@
+"""Split the residual stream into what every component wrote, in residual space and in a later head's q/k space.
+
+One forward pass keeps, per layer, what is linear in the number of tokens: queries, keys, values, MLP writes and the
+scalars of every norm. Patterns and writes are rebuilt from these for the row that is asked for, never for all.
+With the scalars of the norms frozen everything between a write and a later query or key is linear (norm, projection,
+QK-norm, RoPE), so the parts sum to the query or key exactly (docs: Splitting the stream).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headwise.errors import HeadwiseError
+from headwise.model.attend import pattern_rows, raw_scores
+from headwise.model.batch import Batch, Padding, resolve_positions
+from headwise.model.prompts import Prompt
+from headwise.model.record import LayerRecord, Recorder
+from headwise.model.rotary import Rotary
+from headwise.types import Component, Head, Side
+
+if TYPE_CHECKING:
+    from headwise.model.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Vectors that sum to one vector of the model, one per component.
+
+    ``vectors`` is [components, d]; ``whole`` is the model's own vector, ``error`` how far the sum is from it,
+    relative to its largest entry.
+    """
+
+    components: tuple[Component, ...]
+    vectors: Tensor
+    whole: Tensor
+
+    @property
+    def error(self) -> float:
+        return float((self.vectors.sum(0) - self.whole).abs().max() / self.whole.abs().max().clamp(min=1e-30))
+
+    def __len__(self) -> int:
+        return len(self.components)
+
+    def __repr__(self) -> str:
+        return f"Parts({len(self)} components in {self.vectors.shape[-1]} dimensions, error {self.error:.1e})"
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """How one head reads the stream on one side, with every norm's scalar frozen: a linear map and an offset.
+
+    A part x of the stream at column c contributes rotate_c(gain · scale_c · (matrix @ x)) to the head's vector.
+    """
+
+    matrix: Tensor
+    """[d_head, d_model]: projection, norm gain and centring in one."""
+    offset: Tensor | None
+    """[d_head]: what the norm's shift and the projection's bias add, before QK-norm."""
+    norm_scale: Tensor | None
+    """[n, t, 1] scalar of the norm before attention."""
+    qk_scale: Tensor | None
+    """[n, t, 1] scalar of this head's QK-norm."""
+    qk_gain: Tensor | None
+    rotary: Rotary | None
+
+    def read(self, parts: Tensor, prompt: int, column: int) -> Tensor:
+        """Parts of the stream [..., d_model] at a column, in head space [..., d_head]."""
+        return self.place(parts @ self.matrix.mT, prompt, column)
+
+    def place(self, projected: Tensor, prompt: int, column: int) -> Tensor:
+        """Already projected parts [..., d_head] at a column: scale and rotate them."""
+        if self.norm_scale is not None:
+            projected = projected * self.norm_scale[prompt, column]
+        return self._finish(projected, prompt, column)
+
+    def offset_at(self, prompt: int, column: int) -> Tensor | None:
+        return None if self.offset is None else self._finish(self.offset, prompt, column)
+
+    def _finish(self, vectors: Tensor, prompt: int, column: int) -> Tensor:
+        if self.qk_scale is not None:
+            assert self.qk_gain is not None
+            vectors = vectors * self.qk_scale[prompt, column] * self.qk_gain
+        if self.rotary is None:
+            return vectors
+        here = torch.tensor([[column]], device=vectors.device)
+        row = prompt if self.rotary.cos.shape[0] > 1 else 0
+        rotary = Rotary(self.rotary.cos[row : row + 1], self.rotary.sin[row : row + 1]).at(here)
+        flat = vectors.reshape(1, -1, 1, vectors.shape[-1])
+        return rotary.turn(flat).reshape(vectors.shape)
+
+
+@dataclass(eq=False)
+class Stream:
+    """The residual stream of some prompts, ready to be split at any position, for any layer that was captured."""
+
+    model: Model
+    batch: Batch
+    layers: list[LayerRecord] = field(default_factory=list)
+    final: Tensor | None = None
+    """[n, t, d_model] after the last layer, before the final norm (None if the pass stopped earlier)."""
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def token_ids(self) -> list[list[int]]:
+        spans = zip(self.batch.ids, self.batch.starts, self.batch.lengths, strict=True)
+        return [row[start : start + length].tolist() for row, start, length in spans]
+
+    def before(self, layer: int) -> Tensor:
+        """The stream [n, t, d_model] before a layer; ``n_layers`` gives the stream before the final norm."""
+        if layer < len(self.layers):
+            return self.layers[layer].stream
+        if layer == self.model.n_layers and self.final is not None:
+            return self.final
+        raise HeadwiseError(
+            f"the stream was captured before layers 0 to {len(self.layers) - 1}, not before {layer}"
+        )
+
+    @torch.no_grad()
+    def pattern(self, layer: int, position: int, prompt: int = 0) -> Tensor:
+        """Attention of every head of a layer from one position: [heads, positions of the prompt]."""
+        column, span = self._column(position, prompt), self._span(prompt)
+        return self._pattern_row(layer, prompt, column)[:, span]
+
+    @torch.no_grad()
+    def whole_pattern(self, head: Head | str, prompt: int = 0, rows: Sequence[int] | None = None) -> Tensor:
+        """Attention of one head from every position (or from ``rows``): [positions or rows, positions]."""
+        head, span = self.model.head(head), self._span(prompt)
+        call = self.layers[head.layer].call
+        columns = torch.arange(span.start, span.stop) if rows is None else torch.tensor(rows) + span.start
+        columns = columns.to(call.query.device)
+        scores = raw_scores(
+            call.query[prompt, head.index, columns], call.key_of(head.index)[prompt], call.scale, call.cap
+        )
+        visible = call.visible(columns.expand(call.query.shape[0], -1))[prompt]
+        return pattern_rows(scores, visible)[:, span]
+
+    @torch.no_grad()
+    def writes(self, layer: int, position: int, prompt: int = 0) -> Parts:
+        """Who wrote the stream before ``layer`` at a position: parts in residual space, summing to the stream."""
+        column = self._column(position, prompt)
+        whole = self.before(layer)[prompt, column]
+        components: list[Component] = [Component("embedding")]
+        vectors = [self.layers[0].stream[prompt, column][None]]
+        for below in range(layer):
+            heads = self._head_writes(below, prompt, column)
+            components += _head_components(below, *heads.shape[:2])
+            vectors.append(heads.flatten(0, 1))
+            bias = self.bias_write(below, prompt, column)
+            if bias is not None:
+                components.append(Component("bias", below))
+                vectors.append(bias[None])
+            components.append(Component("mlp", below))
+            vectors.append(self._mlp(below)[prompt, column][None])
+        return Parts(tuple(components), torch.cat(vectors), whole)
+
+    @torch.no_grad()
+    def shares(self, head: Head | str, side: Side, position: int, prompt: int = 0) -> Parts:
+        """Who made a head's query or key at a position: parts in its q/k space, summing to the captured vector."""
+        head = self.model.head(head)
+        column = self._column(position, prompt)
+        reader = self.reader(head, side)
+        components: list[Component] = [Component("embedding")]
+        vectors = [reader.read(self.layers[0].stream[prompt, column][None], prompt, column)]
+        for below in range(head.layer):
+            weighted = self._weighted_values(below, prompt, column)
+            # One small matrix per upstream head instead of a residual-space vector per head and token.
+            through = torch.einsum("dm,hmv->hdv", reader.matrix, self.output_weight(below))
+            seen = torch.einsum("hjv,hdv->hjd", weighted, through)
+            post_scale = self.layers[below].post_scale
+            if post_scale is not None:
+                seen = seen * post_scale[prompt, column]
+            components += _head_components(below, *seen.shape[:2])
+            vectors.append(reader.place(seen.flatten(0, 1), prompt, column))
+            bias = self.bias_write(below, prompt, column)
+            if bias is not None:
+                components.append(Component("bias", below))
+                vectors.append(reader.read(bias[None], prompt, column))
+            components.append(Component("mlp", below))
+            vectors.append(reader.read(self._mlp(below)[prompt, column][None], prompt, column))
+        offset = reader.offset_at(prompt, column)
+        if offset is not None:
+            components.append(Component("offset"))
+            vectors.append(offset[None])
+        call = self.layers[head.layer].call
+        whole = call.query[prompt, head.index] if side == "query" else call.key_of(head.index)[prompt]
+        return Parts(tuple(components), torch.cat(vectors), whole[column])
+
+    @torch.no_grad()
+    def reader(self, head: Head | str, side: Side) -> Reader:
+        """The frozen linear map by which a head reads the stream on one side."""
+        head = self.model.head(head)
+        if head.layer >= len(self.layers):
+            raise HeadwiseError(f"the stream was captured up to layer {len(self.layers) - 1}, not for {head}")
+        anatomy, record = self.model.anatomy, self.layers[head.layer]
+        index = head.index if side == "query" else head.index // anatomy.group
+        projection = anatomy.query(head.layer) if side == "query" else anatomy.key(head.layer)
+        dtype = record.stream.dtype
+        weight = projection.weight[index].to(dtype)
+        matrix, offset = weight, None if projection.bias is None else projection.bias[index].to(dtype)
+        norm, norm_scale = anatomy.attention_norm(head.layer), None
+        if norm is not None:
+            norm_scale = norm.scale(record.stream)
+            matrix = weight * norm.gain.to(dtype)
+            if norm.centred:
+                matrix = matrix - matrix.mean(1, keepdim=True)
+            if norm.shift is not None:
+                shift = weight @ norm.shift.to(dtype)
+                offset = shift if offset is None else offset + shift
+        qk_norm = anatomy.query_norm(head.layer) if side == "query" else anatomy.key_norm(head.layer)
+        qk_scale = record.query_scale if side == "query" else record.key_scale
+        qk_gain = None
+        if qk_norm is not None:
+            assert qk_scale is not None
+            qk_scale = qk_scale[:, :, index if qk_scale.shape[2] > 1 else 0]
+            gain = qk_norm.gain.to(dtype)
+            # One gain for all heads, or (all_heads) a gain of its own for each.
+            qk_gain = gain if gain.numel() == anatomy.d_head else gain.view(-1, anatomy.d_head)[index]
+        return Reader(matrix, offset, norm_scale, qk_scale, qk_gain, record.rotary)
+
+    # --- rebuilt from the record, one row at a time --------------------------------------------------------------
+
+    def _pattern_row(self, layer: int, prompt: int, column: int) -> Tensor:
+        """[heads, columns]"""
+        call = self.layers[layer].call
+        rows = torch.full((call.query.shape[0], 1), column, device=call.query.device)
+        visible = call.visible(rows)[prompt]
+        keys = call.key[prompt].repeat_interleave(call.group, dim=0)
+        scores = raw_scores(call.query[prompt, :, column][:, None], keys, call.scale, call.cap)
+        return pattern_rows(scores, visible)[:, 0]
+
+    def _weighted_values(self, layer: int, prompt: int, column: int) -> Tensor:
+        """Attention times value (value bias taken out): [heads, source positions, d_head]."""
+        call, anatomy = self.layers[layer].call, self.model.anatomy
+        value = call.value[prompt]
+        bias = anatomy.value(layer).bias
+        if bias is not None:
+            value = value - bias[:, None].to(value.dtype)
+        row = self._pattern_row(layer, prompt, column).to(value.dtype)
+        span = slice(self._span(prompt).start, column + 1)
+        return row[:, span, None] * value.repeat_interleave(anatomy.group, dim=0)[:, span]
+
+    def output_weight(self, layer: int) -> Tensor:
+        """[heads, d_model, d_head], with the gain of a post-norm folded in."""
+        weight = self.model.anatomy.output(layer).weight.to(self.layers[layer].stream.dtype)
+        norm = self.model.anatomy.attention_post_norm(layer)
+        return weight if norm is None else weight * norm.gain.to(weight.dtype)[:, None]
+
+    def _head_writes(self, layer: int, prompt: int, column: int) -> Tensor:
+        """[heads, source positions, d_model]"""
+        weighted = self._weighted_values(layer, prompt, column)
+        writes = torch.einsum("hjv,hmv->hjm", weighted, self.output_weight(layer))
+        post_scale = self.layers[layer].post_scale
+        return writes if post_scale is None else writes * post_scale[prompt, column]
+
+    def bias_write(self, layer: int, prompt: int, column: int | slice) -> Tensor | None:
+        """[d_model]: output bias and value bias (every row of attention sums to one).
+
+        For several columns, a row for each where a post-norm makes them differ.
+        """
+        anatomy = self.model.anatomy
+        bias, value_bias = anatomy.output(layer).bias, anatomy.value(layer).bias
+        if bias is None and value_bias is None:
+            return None
+        dtype = self.layers[layer].stream.dtype
+        total = torch.zeros(anatomy.d_model, dtype=dtype, device=self.layers[layer].stream.device)
+        norm = anatomy.attention_post_norm(layer)
+        if bias is not None:
+            total = total + bias.to(dtype) * (1.0 if norm is None else norm.gain.to(dtype))
+        if value_bias is not None:
+            per_head = value_bias.to(dtype).repeat_interleave(anatomy.group, dim=0)
+            total = total + torch.einsum("hmv,hv->m", self.output_weight(layer), per_head)
+        post_scale = self.layers[layer].post_scale
+        return total if post_scale is None else total * post_scale[prompt, column]
+
+    def _mlp(self, layer: int) -> Tensor:
+        mlp = self.layers[layer].mlp
+        if mlp is None:
+            raise HeadwiseError(f"layer {layer} was not finished in this pass: split more layers")
+        return mlp
+
+    def _span(self, prompt: int) -> slice:
+        start = int(self.batch.starts[prompt])
+        return slice(start, start + int(self.batch.lengths[prompt]))
+
+    def _column(self, position: int, prompt: int) -> int:
+        if not 0 <= prompt < len(self):
+            raise HeadwiseError(f"prompt {prompt} does not exist: the stream holds {len(self)} prompts")
+        resolved = resolve_positions(position, [int(self.batch.lengths[prompt])], "stream")[0][0]
+        return resolved + int(self.batch.starts[prompt])
+
+    def __repr__(self) -> str:
+        return f"Stream({self.model.name!r}, {len(self)} prompts, {len(self.layers)} layers)"
+
+
+def _head_components(layer: int, heads: int, sources: int) -> list[Component]:
+    return [Component("head", layer, head, source) for head in range(heads) for source in range(sources)]
+
+
+def split(
+    model: Model, prompts: Prompt | Sequence[Prompt], *, layers: int | None = None, padding: Padding = "right"
+) -> Stream:
+    """One forward pass that keeps what a split needs; see :meth:`headwise.Model.split`."""
+    if layers is not None and not 1 <= layers <= model.n_layers:
+        raise HeadwiseError(f"layers={layers} is outside 1 to {model.n_layers}")
+    batch = Batch.of(model.token_ids(prompts), padding)
+    recorder = Recorder(model, batch, model.n_layers if layers is None else layers)
+    recorder.run(stop_early=layers is not None)
+    return Stream(model, batch, recorder.layers, recorder.final)

@@ -1,0 +1,1 @@
+"""A cell over the channels of its head, as a page."""

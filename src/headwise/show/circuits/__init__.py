@@ -1,0 +1,1 @@
+"""A circuit: terminal and page."""

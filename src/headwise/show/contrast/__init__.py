@@ -1,0 +1,1 @@
+"""A study of contrastive features: terminal, figures and report."""

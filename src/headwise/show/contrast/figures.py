@@ -1,0 +1,369 @@
+"""Figures of a contrastive study: heads, swaps, ranks, angles, doses and logits by feature.
+
+Each takes a :class:`headwise.contrast.result.ContrastRun` (or its records) and gives a Plotly figure. Numbers of
+figures are those of the paper whose picture is drawn for whatever model was run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
+
+if TYPE_CHECKING:
+    from headwise.contrast.result import ContrastRun
+
+Record = dict[str, Any]
+
+
+def head_ranking(run: ContrastRun, top: int = 20) -> go.Figure:
+    """The best heads with their bootstrap intervals, those studied in colour."""
+    rows = run.heads[:top]
+    figure = go.Figure(
+        go.Bar(
+            x=[r["head"] for r in rows],
+            y=[r["score"] for r in rows],
+            error_y={
+                "type": "data",
+                "array": [r["high"] - r["score"] for r in rows],
+                "arrayminus": [r["score"] - r["low"] for r in rows],
+                "thickness": 1.2,
+                "color": NEUTRAL,
+            },
+            marker={"color": [PALETTE[0] if r["chosen"] else "rgba(138,143,152,0.55)" for r in rows]},
+            customdata=[[r["q_value"], r["mass"]] for r in rows],
+            hovertemplate="%{x}: %{y:.3f}<br>q %{customdata[0]:.4f}, "
+            "attention on keys %{customdata[1]:.2f}<extra></extra>",
+            name="score",
+        )
+    )
+    title = (
+        "share of prompts with the right key" if run.rule == "accuracy" else "attention on asked / on others"
+    )
+    if run.rule == "accuracy":
+        figure.add_hline(y=0.3, line={"dash": "dash", "color": NEUTRAL, "width": 1})
+    return styled(
+        figure, yaxis={"title": title, "rangemode": "tozero"}, xaxis={"title": "head"}, showlegend=False
+    )
+
+
+def swap_bars(run: ContrastRun, head: str) -> go.Figure:
+    """Attention on original and target: untouched, each feature, whole keys, and random (Figures 7 and 9)."""
+    clean, full = (run.of("swaps", head=head, condition=c)[0] for c in ("none", "full"))
+    features = run.of("features", head=head)
+    labels = ["untouched", *(f"{f['name']} ({f['rank']})" for f in features), "whole keys"]
+    swaps = {s["name"]: s for s in run.of("swaps", head=head, condition="swap")}
+    figure = go.Figure()
+    for side, colour in (("original", PALETTE[0]), ("target", PALETTE[1])):
+        rows = [clean, *(swaps[f["name"]] for f in features), full]
+        figure.add_bar(
+            x=labels,
+            y=[r[side] for r in rows],
+            name=f"attention on {side}",
+            marker={"color": colour},
+            error_y={
+                "type": "data",
+                "array": [r[f"{side}_high"] - r[side] for r in rows],
+                "arrayminus": [r[side] - r[f"{side}_low"] for r in rows],
+                "thickness": 1.2,
+                "color": NEUTRAL,
+            },
+        )
+    for side, colour, shift in (("original", PALETTE[5], -0.2), ("target", PALETTE[4], 0.2)):
+        xs: list[float] = []
+        ys: list[float] = []
+        for place, f in enumerate(features, 1):
+            drawn = run.of("draws", head=head, name=f["name"])
+            xs += [place + shift + 0.12 * (d["draw"] % 11 - 5) / 5 for d in drawn]
+            ys += [d[side] for d in drawn]
+        figure.add_scatter(
+            x=xs,
+            y=ys,
+            mode="markers",
+            marker={"size": 3.5, "color": colour, "opacity": 0.75, "line": {"width": 0.3, "color": "#333"}},
+            name=f"random subspaces, {side}",
+        )
+    figure.update_xaxes(tickmode="array", tickvals=list(range(len(labels))), ticktext=labels, type="linear")
+    # Bars on a linear axis, so that the random draws can stand beside each other inside a group.
+    figure.update_traces(x=list(range(len(labels))), selector={"type": "bar"})
+    return styled(
+        figure,
+        height=440,
+        yaxis={"title": "attention", "rangemode": "tozero"},
+        xaxis={"title": f"{head}: what is swapped (dimensions)", "showgrid": False},
+        barmode="group",
+        margin={"l": 60, "r": 24, "t": 72, "b": 64},
+    )
+
+
+def share_bars(run: ContrastRun) -> go.Figure:
+    """Change of log-odds as a share of a full key swap, every head and feature, beside its controls."""
+    heads = run.chosen
+    names = list(dict.fromkeys(f["name"] for f in run.features))
+    figure = go.Figure()
+    for number, name in enumerate(names):
+        rows = [run.of("features", head=h, name=name)[0] for h in heads]
+        figure.add_bar(
+            x=heads,
+            y=[r["share_of_full"] for r in rows],
+            name=name,
+            marker={"color": PALETTE[number % len(PALETTE)]},
+            error_y={
+                "type": "data",
+                "array": [r["share_high"] - r["share_of_full"] for r in rows],
+                "arrayminus": [r["share_of_full"] - r["share_low"] for r in rows],
+                "thickness": 1.2,
+                "color": NEUTRAL,
+            },
+            offsetgroup=name,
+        )
+    for number, name in enumerate(names):
+        rows = [run.of("features", head=h, name=name)[0] for h in heads]
+        figure.add_bar(
+            x=heads,
+            y=[r["random_share_99"] for r in rows],
+            name="99th percentile of random subspaces",
+            marker={"color": "rgba(40,40,40,0.45)"},
+            offsetgroup=name,
+            showlegend=number == 0,
+            legendgroup="random",
+        )
+    return styled(
+        figure,
+        barmode="overlay" if len(names) == 1 else "group",
+        yaxis={"title": "share of a full key swap"},
+        xaxis={"title": "head"},
+    )
+
+
+def controls(run: ContrastRun, head: str) -> go.Figure:
+    """Every edit of every feature: keys, query, both, ablations, and controls of the same rank."""
+    order = (
+        "swap",
+        "principal components",
+        "mean difference",
+        "query",
+        "both sides",
+        "ablate keys",
+        "ablate query",
+    )
+    figure = go.Figure()
+    for number, f in enumerate(run.of("features", head=head)):
+        rows = {s["condition"]: s for s in run.of("swaps", head=head, name=f["name"])}
+        shown = [c for c in order if c in rows]
+        figure.add_bar(
+            x=[{"swap": "keys (the feature)"}.get(c, c) for c in shown],
+            y=[rows[c]["log_odds"] for c in shown],
+            name=f["name"],
+            marker={"color": PALETTE[number % len(PALETTE)]},
+            error_y={
+                "type": "data",
+                "array": [rows[c]["log_odds_high"] - rows[c]["log_odds"] for c in shown],
+                "arrayminus": [rows[c]["log_odds"] - rows[c]["log_odds_low"] for c in shown],
+                "thickness": 1.2,
+                "color": NEUTRAL,
+            },
+        )
+    full = run.of("swaps", head=head, condition="full")[0]["log_odds"]
+    figure.add_hline(
+        y=full, line={"dash": "dash", "color": NEUTRAL, "width": 1}, annotation_text="whole keys swapped"
+    )
+    return styled(
+        figure, yaxis={"title": "change of log-odds, target over original"}, xaxis={"title": f"{head}: edit"}
+    )
+
+
+def singular_values(run: ContrastRun, head: str, most: int = 20) -> go.Figure:
+    """Singular values of ΔC with bootstrap intervals, against the 99 % quantile of their sign-flip null."""
+    names = list(dict.fromkeys(r["name"] for r in run.spectra))
+    columns = min(3, len(names))
+    lines = -(-len(names) // columns)
+    found = {f["name"]: f for f in run.of("features", head=head)}
+    titles = [f"{n}: 99 % {found[n]['rank_energy']}, null {found[n]['rank_null']}" for n in names]
+    figure = make_subplots(
+        lines, columns, subplot_titles=titles, horizontal_spacing=0.07, vertical_spacing=0.16
+    )
+    for number, name in enumerate(names):
+        rows = [r for r in run.of("spectra", head=head, name=name) if r["index"] <= most]
+        at = (number // columns + 1, number % columns + 1)
+        index = [r["index"] for r in rows]
+        figure.add_trace(
+            go.Scatter(
+                x=index,
+                y=[r["sigma"] for r in rows],
+                error_y={
+                    "type": "data",
+                    "array": [max(0.0, r["high"] - r["sigma"]) for r in rows],
+                    "arrayminus": [max(0.0, r["sigma"] - r["low"]) for r in rows],
+                    "thickness": 1,
+                },
+                mode="lines+markers",
+                marker={"color": PALETTE[0], "size": 6},
+                line={"color": PALETTE[0]},
+                name="ΔC",
+                showlegend=number == 0,
+            ),
+            *at,
+        )
+        null = go.Scatter(
+            x=index,
+            y=[r["null"] for r in rows],
+            mode="lines",
+            line={"color": PALETTE[1], "dash": "dash"},
+            name="null, 99 % quantile",
+            showlegend=number == 0,
+        )
+        figure.add_trace(null, *at)
+    figure.update_xaxes(title="singular value", row=lines)
+    figure.update_yaxes(type="log", exponentformat="power", dtick=1)
+    return styled(
+        figure,
+        height=120 + 240 * lines,
+        margin={"l": 60, "r": 24, "t": 84, "b": 56},
+        legend={"y": 1.1, "x": 0, "orientation": "h", "yanchor": "bottom"},
+    )
+
+
+def rank_growth(run: ContrastRun) -> go.Figure:
+    """The 99 % rank against the number of distinct query values used to build ΔC (Figure 16)."""
+    figure = go.Figure()
+    dashes = ("solid", "dash", "dot", "dashdot")
+    names = list(dict.fromkeys(r["name"] for r in run.growth))
+    for number, head in enumerate(run.chosen):
+        for kind, name in enumerate(names):
+            rows = run.of("growth", head=head, name=name)
+            figure.add_scatter(
+                x=[r["values"] for r in rows],
+                y=[r["rank_energy"] for r in rows],
+                mode="lines+markers",
+                line={"color": PALETTE[number % len(PALETTE)], "dash": dashes[kind % 4]},
+                name=f"{head} {name}",
+            )
+    most = max((r["values"] for r in run.growth), default=1)
+    figure.add_scatter(
+        x=[1, most],
+        y=[1, most],
+        mode="lines",
+        line={"color": NEUTRAL, "dash": "dot", "width": 1},
+        name="the design's bound",
+    )
+    top = max((r["rank_energy"] for r in run.growth), default=1)
+    return styled(
+        figure,
+        xaxis={
+            "title": "distinct query values used (orders, entities, labels)",
+            "type": "log",
+            "dtick": "D2",
+        },
+        yaxis={"title": "rank of ΔC, 99 % energy", "range": [0, top * 1.15 + 1]},
+        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"},
+    )
+
+
+def angles(run: ContrastRun, head: str) -> go.Figure:
+    """Principal angles between features, and between random halves of each, in query and key space."""
+    figure = make_subplots(
+        1, 2, subplot_titles=["query space", "key space"], shared_yaxes=True, horizontal_spacing=0.05
+    )
+    rows = run.of("angles", head=head)
+    pairs = list(dict.fromkeys((r["first"], r["second"]) for r in rows))
+    for column, side in enumerate(("query", "key"), 1):
+        for number, (first, second) in enumerate(pairs):
+            own = second == "its other half"
+            shown = [r for r in rows if r["side"] == side and (r["first"], r["second"]) == (first, second)]
+            figure.add_trace(
+                go.Scatter(
+                    x=[r["index"] for r in shown],
+                    y=[r["degrees"] for r in shown],
+                    mode="lines+markers",
+                    line={"color": PALETTE[number % len(PALETTE)], "dash": "dash" if own else "solid"},
+                    name=f"{first} – {'half of it' if own else second}",
+                    legendgroup=f"{first}{second}",
+                    showlegend=column == 1,
+                ),
+                1,
+                column,
+            )
+        figure.update_xaxes(title="principal angle", dtick=1, row=1, col=column)
+    figure.update_yaxes(title="degrees", range=[-2, 92], row=1, col=1)
+    return styled(figure, height=440, legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"})
+
+
+def dose_response(run: ContrastRun, head: str) -> go.Figure:
+    """Attention on the target as the swap is made in part."""
+    figure = go.Figure()
+    for number, f in enumerate(run.of("features", head=head)):
+        rows = run.of("doses", head=head, name=f["name"])
+        colour = PALETTE[number % len(PALETTE)]
+        for side, dash in (("target", "solid"), ("original", "dot")):
+            figure.add_scatter(
+                x=[r["dose"] for r in rows],
+                y=[r[side] for r in rows],
+                mode="lines+markers",
+                line={"color": colour, "dash": dash},
+                name=f"{f['name']}, {side}",
+            )
+    return styled(
+        figure,
+        xaxis={"title": f"{head}: part of the swap that is made"},
+        yaxis={"title": "attention", "rangemode": "tozero"},
+        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"},
+    )
+
+
+def logit_bars(records: Sequence[Record], head: str, method: str = "sequential") -> go.Figure:
+    """Each token's logit as stacked bars of features and residual, its total as a point (Figure 10)."""
+    rows = [r for r in records if r["head"] == head and r["method"] == method]
+    names = list(dict.fromkeys(r["feature"] for r in rows))
+    places = sorted({r["position"] for r in rows})
+    tokens = {r["position"]: r["token"] for r in rows}
+    figure = go.Figure()
+    for number, name in enumerate(names):
+        values = {r["position"]: r["logit"] for r in rows if r["feature"] == name}
+        if name == "total":
+            figure.add_scatter(
+                x=places,
+                y=[values[p] for p in places],
+                mode="markers",
+                name="total",
+                marker={"color": "#111", "size": 5, "line": {"color": "#fff", "width": 1}},
+            )
+        else:
+            colour = "rgba(138,143,152,0.6)" if name == "residual" else PALETTE[number % len(PALETTE)]
+            figure.add_bar(x=places, y=[values[p] for p in places], name=name, marker={"color": colour})
+    text = [tokens[p].replace("\n", "⏎") for p in places]
+    figure.update_xaxes(tickmode="array", tickvals=places, ticktext=text, tickangle=-90, tickfont={"size": 9})
+    return styled(
+        figure,
+        height=460,
+        barmode="relative",
+        yaxis={"title": f"{head}: logit"},
+        xaxis={"showgrid": False},
+        margin={"l": 60, "r": 24, "t": 48, "b": 90},
+    )
+
+
+def answers(run: ContrastRun) -> go.Figure:
+    """The answer's logit difference before and after the swaps in the running model."""
+    rows = run.answers
+    heads = list(dict.fromkeys(r["head"] for r in rows))
+    figure = go.Figure()
+    for number, name in enumerate(dict.fromkeys(r["name"] for r in rows)):
+        shown = {r["head"]: r for r in rows if r["name"] == name}
+        figure.add_bar(
+            x=heads,
+            y=[shown[h]["change"] if h in shown else None for h in heads],
+            error_y={
+                "type": "data",
+                "array": [1.96 * shown[h]["change_se"] if h in shown else 0 for h in heads],
+            },
+            name=name,
+            marker={"color": PALETTE[number % len(PALETTE)]},
+        )
+    return styled(
+        figure, yaxis={"title": "change of logit(original) − logit(target)"}, xaxis={"title": "edited head"}
+    )

@@ -1,0 +1,1 @@
+"""Families of circuits: terminal, figures and report."""

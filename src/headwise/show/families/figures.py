@@ -1,0 +1,368 @@
+"""Figures of circuit families: distances, numbers of families, what they are made of, heads, causality.
+
+Each takes a :class:`headwise.families.result.FamilyRun` and gives a Plotly figure whose size does not grow with the
+number of prompts.
+"""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from headwise.families.cluster import LEVEL, STABLE, leaf_order
+from headwise.families.compare import OPPOSITE, SAME
+from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
+from headwise.strings import natural, whole_number
+
+if TYPE_CHECKING:
+    from headwise.families.result import FamilyRun
+
+CELLS = 400
+"""Rows and columns of the heat map at most."""
+MERGES = 80
+"""Merges of the dendrogram that are drawn, from the top."""
+NAMED_HEADS = 60
+"""Heads whose names fit along an axis."""
+VERDICTS = {
+    "the same": PALETTE[2],
+    "something else": PALETTE[4],
+    "the opposite": PALETTE[1],
+    "unclear": NEUTRAL,
+}
+
+
+def family_colour(number: int) -> str:
+    return PALETTE[number % len(PALETTE)]
+
+
+def colours(count: int) -> list[str]:
+    """As many colours as there are values: the palette, or hues around the circle where it is too short."""
+    if count <= len(PALETTE):
+        return list(PALETTE[:count])
+    made = []
+    for i in range(count):
+        r, g, b = colorsys.hls_to_rgb(i / count, (0.42, 0.55, 0.68)[i % 3], 0.6)
+        made.append(f"rgb({round(255 * r)},{round(255 * g)},{round(255 * b)})")
+    return made
+
+
+# --- distances -----------------------------------------------------------------------------------------------------
+
+
+def drawn_order(found: FamilyRun) -> np.ndarray:
+    """Circuits in the order of the tree; grouped by a label, group by group."""
+    order = leaf_order(found.clustering.tree)
+    return order if found.grouped_by is None else order[np.argsort(found.labels[order], kind="stable")]
+
+
+def block_means(distances: np.ndarray, order: np.ndarray, cells: int = CELLS) -> np.ndarray:
+    """The matrix in this order, averaged over blocks so that at most ``cells`` rows are left."""
+    n = len(order)
+    ordered = distances[np.ix_(order, order)]
+    if n <= cells:
+        return ordered
+    starts = (np.arange(cells) * n) // cells
+    size = np.diff(np.append(starts, n))
+    sums = np.add.reduceat(np.add.reduceat(ordered, starts, 0), starts, 1)
+    return sums / (size[:, None] * size)
+
+
+def heat_map(found: FamilyRun) -> go.Figure:
+    """All pairs of circuits in the order of the tree, with the tree above and labels below."""
+    order = drawn_order(found)
+    cells = block_means(found.distances, order)
+    shown, n = len(cells), len(order)
+    strips = (
+        {"family": np.array([found.families[f].name for f in found.labels])} if found.n_families > 1 else {}
+    )
+    strips |= {name: found.groups[name] for name in found.telling}
+    tree = found.grouped_by is None
+    heights = [0.14] * tree + [0.86] + [0.03] * len(strips)
+    figure = make_subplots(len(heights), 1, shared_xaxes=True, row_heights=heights, vertical_spacing=0.008)
+    main = 1 + tree
+    if tree:
+        _draw_tree(figure, found, order, shown / n)
+    low = float(np.quantile(cells[~np.eye(shown, dtype=bool)], 0.002)) if shown > 1 else 0.0
+    figure.add_trace(
+        go.Heatmap(
+            z=np.round(100 * cells).astype(np.uint8),
+            zmin=round(100 * low),
+            zmax=100,
+            colorscale="Viridis",
+            reversescale=True,
+            colorbar={
+                "title": {"text": "distance"},
+                "tickformat": ".0f",
+                "ticksuffix": " %",
+                "len": 0.6,
+                "thickness": 12,
+            },
+            hovertemplate="distance %{z} %<extra></extra>",
+            name="distance",
+        ),
+        main,
+        1,
+    )
+    at = (np.arange(shown) * n) // shown
+    for row, (name, values) in enumerate(strips.items(), main + 1):
+        _draw_strip(figure, row, name, values[order][at])
+    figure.update_xaxes(showticklabels=False, showgrid=False, ticks="")
+    figure.update_yaxes(showgrid=False)
+    figure.update_yaxes(showticklabels=False, ticks="", autorange="reversed", row=main, col=1)
+    styled(
+        figure, height=760 + 24 * len(strips), showlegend=False, margin={"l": 90, "r": 24, "t": 20, "b": 20}
+    )
+    figure.update_xaxes(showgrid=False, ticks="", showline=False)
+    figure.update_yaxes(showgrid=False)
+    return figure
+
+
+def _draw_strip(figure: go.Figure, row: int, name: str, values: np.ndarray) -> None:
+    names, codes = np.unique(values, return_inverse=True)
+    palette = colours(len(names))
+    if name == "family":
+        numbers = [whole_number(v) for v in names.tolist()]
+        palette = [c if v is None else family_colour(v) for v, c in zip(numbers, palette, strict=True)]
+    steps: list[list[Any]] = []
+    for i, colour in enumerate(palette):
+        steps += [[i / len(palette), colour], [(i + 1) / len(palette), colour]]
+    figure.add_trace(
+        go.Heatmap(
+            z=codes[None].astype(np.uint8),
+            zmin=-0.5,
+            zmax=len(names) - 0.5,
+            colorscale=steps,
+            showscale=False,
+            text=values[None].tolist(),
+            hovertemplate="%{fullData.name} %{text}<extra></extra>",
+            name=name,
+        ),
+        row,
+        1,
+    )
+    figure.update_yaxes(tickvals=[0], ticktext=[name], ticks="", row=row, col=1)
+
+
+def _draw_tree(figure: go.Figure, found: FamilyRun, order: np.ndarray, scale: float) -> None:
+    """The top of the dendrogram; a subtree that is not drawn is a point in the middle of its circuits."""
+    tree, n = found.clustering.tree, len(order)
+    place = np.empty(2 * n - 1)
+    place[order] = np.arange(n)
+    size = np.concatenate((np.ones(n), tree[:, 3]))
+    height = np.concatenate((np.zeros(n), tree[:, 2]))
+    first = max(n, 2 * n - 1 - MERGES)
+    for node, (left, right) in enumerate(tree[:, :2].astype(int), n):
+        if node < first:  # the mean place of its leaves
+            place[node] = (place[left] * size[left] + place[right] * size[right]) / size[node]
+        else:
+            place[node] = (place[left] + place[right]) / 2
+    x: list[float | None] = []
+    y: list[float | None] = []
+    floor = float(height[first:].min()) - 0.02
+    for node in range(first, 2 * n - 1):
+        left, right = tree[node - n, :2].astype(int)
+        bottoms = [float(height[c]) if c >= first else floor for c in (left, right)]
+        a, b = float(place[left] * scale), float(place[right] * scale)
+        h = float(height[node])
+        x += [a, a, b, b, None]
+        y += [bottoms[0], h, h, bottoms[1], None]
+    figure.add_trace(
+        go.Scatter(
+            x=x, y=y, mode="lines", line={"width": 1, "color": NEUTRAL}, hoverinfo="skip", name="tree"
+        ),
+        1,
+        1,
+    )
+    figure.update_yaxes(
+        title={"text": "distance", "font": {"size": 11}}, nticks=3, tickformat=".2f", row=1, col=1
+    )
+
+
+# --- how many ------------------------------------------------------------------------------------------------------
+
+
+def numbers_of_families(found: FamilyRun) -> go.Figure:
+    """Silhouette and stability, and separation, for every number of families, beside data that are one family."""
+    cuts = found.cuts
+    k = [c["families"] for c in cuts]
+    titles = ("silhouette and stability", "separation of the nearest two families (s.d.)")
+    figure = make_subplots(1, 2, subplot_titles=titles, horizontal_spacing=0.09)
+    figure.add_trace(_line(k, [c["stability"] for c in cuts], "stability", PALETTE[2]), 1, 1)
+    figure.add_trace(_line(k, [c["silhouette"] for c in cuts], "silhouette", PALETTE[0]), 1, 1)
+    if found.null is not None:
+        known = sorted(set(found.null.silhouette) & set(k))
+        bands = [np.quantile(found.null.silhouette[i], [0.025, 0.975]) for i in known]
+        _band(figure, 1, known, [b[0] for b in bands], [b[1] for b in bands], "one family: silhouette, 95 %")
+        usual = found.null.usual
+        known = [i for i in usual if i in k]
+        low, high = ([usual[i][0] + s * 2 * usual[i][1] for i in known] for s in (-1, 1))
+        _band(figure, 2, known, low, high, "one family: separation, ± 2 s.d.")
+        passed = [c["p_value"] is not None and c["p_value"] <= LEVEL for c in cuts]
+        marker = {"size": 8, "color": [PALETTE[1] if p else NEUTRAL for p in passed]}
+        trace = _line(k, [c["separation"] for c in cuts], f"separation (coloured: p ≤ {LEVEL})", PALETTE[1])
+        figure.add_trace(trace.update(marker=marker, line={"color": NEUTRAL, "width": 1.2}), 1, 2)
+    figure.add_hline(y=STABLE, line={"dash": "dot", "width": 1, "color": PALETTE[2]}, row=1, col=1)  # pyright: ignore[reportArgumentType]
+    for c in cuts:
+        if c["chosen"]:
+            line = {"dash": "dash", "width": 1.2, "color": NEUTRAL}
+            figure.add_vline(x=c["families"], line=line, row="all", col="all")  # pyright: ignore[reportArgumentType]
+    styled(figure, height=400, margin={"l": 56, "r": 24, "t": 96, "b": 52})
+    figure.update_layout(legend={"y": 1.14})
+    figure.update_xaxes(title="families", rangemode="tozero", tickformat="d")
+    figure.update_yaxes(range=[0, 1.03], row=1, col=1)
+    return figure
+
+
+def _line(x: Sequence[Any], y: Sequence[Any], name: str, colour: str) -> go.Scatter:
+    return go.Scatter(x=x, y=y, name=name, mode="lines+markers", line={"color": colour, "width": 2},
+                      marker={"size": 6, "color": colour})  # fmt: skip
+
+
+def _band(
+    figure: go.Figure, column: int, x: Sequence[int], low: Sequence[float], high: Sequence[float], name: str
+) -> None:
+    if not x:
+        return
+    figure.add_trace(
+        go.Scatter(x=[*x, *reversed(x)], y=[*low, *reversed(high)], fill="toself", mode="lines", name=name,
+                   line={"width": 0}, fillcolor="rgba(138,143,152,0.3)", hoverinfo="skip"), 1, column,
+    )  # fmt: skip
+
+
+def compositions(found: FamilyRun) -> go.Figure:
+    """Sizes of families, and of which values of each label they are made."""
+    families = found.families[:30]
+    labels = found.telling
+    values = {name: sorted(np.unique(found.groups[name]).tolist(), key=natural) for name in labels}
+    widths = [4.0, *(max(2.0, 0.75 * len(values[name])) for name in labels)]
+    figure = make_subplots(
+        1, 1 + len(labels), shared_yaxes=True, column_widths=widths, horizontal_spacing=0.03,
+        subplot_titles=("prompts", *labels),
+    )  # fmt: skip
+    names = [f"family {f.name}" if found.grouped_by is None else f.name for f in families]
+    figure.add_trace(
+        go.Bar(y=names, x=[f.size for f in families], orientation="h", name="prompts", text=[f.size for f in families],
+               marker={"color": [family_colour(f.family) for f in families]}, textposition="auto"), 1, 1,
+    )  # fmt: skip
+    for column, name in enumerate(labels, 2):
+        # Opaque cells and none where there are no prompts: the counts can be read on any paper.
+        share = [[f.labels[name].get(v, 0) / f.size or None for v in values[name]] for f in families]
+        count = [[f.labels[name].get(v, 0) or "" for v in values[name]] for f in families]
+        figure.add_trace(
+            go.Heatmap(z=share, x=values[name], y=names, text=count, texttemplate="%{text}", zmin=0, zmax=1,
+                       xgap=1, ygap=1, textfont={"size": 11},
+                       colorscale=[[0, "#D9E4EE"], [1, "#0072B2"]], showscale=False, name=name,
+                       hovertemplate="%{y}, %{fullData.name} %{x}: %{text} prompts (%{z:.0%})<extra></extra>"),
+            1, column,
+        )  # fmt: skip
+        figure.update_xaxes(type="category", row=1, col=column)
+    styled(
+        figure, height=110 + 30 * len(families), showlegend=False, margin={"l": 80, "r": 24, "t": 44, "b": 44}
+    )
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    figure.update_xaxes(showgrid=False)
+    return figure
+
+
+# --- what differs --------------------------------------------------------------------------------------------------
+
+
+def cosines(found: FamilyRun, first: int, second: int) -> go.Figure:
+    """Cosine of the signals into each head in two families, query and key side."""
+    names = [f.name for f in found.families]
+    mine = [h for h in found.heads if (h.first, h.second) == (first, second)]
+    heads = list(dict.fromkeys(h.head for h in mine))
+    figure = make_subplots(
+        2, 1, shared_xaxes=True, vertical_spacing=0.07, subplot_titles=("into the query", "into the key")
+    )
+    # Where there is no room for every head's name, those that differ have theirs; the others show it under the mouse.
+    crowded = len(heads) > NAMED_HEADS
+    shown: set[str] = set()
+    for row, side in enumerate(("query", "key"), 1):
+        for verdict, colour in VERDICTS.items():
+            rows = [h for h in mine if h.side == side and h.verdict == verdict]
+            if not rows:
+                continue
+            named = crowded and verdict in ("something else", "the opposite")
+            figure.add_trace(
+                go.Scatter(
+                    x=[h.head for h in rows],
+                    y=[h.cosine for h in rows],
+                    error_y={"type": "data", "array": [h.high - h.cosine for h in rows], "thickness": 1.2, "width": 0,
+                             "arrayminus": [h.cosine - h.low for h in rows]},
+                    mode="markers+text" if named else "markers",
+                    text=[f" {h.head}" for h in rows] if named else None,
+                    textposition="middle right",
+                    textfont={"size": 10},
+                    marker={"color": colour, "size": 7},
+                    customdata=[[h.low, h.high, h.within_first, h.within_second, h.n_first, h.n_second] for h in rows],
+                    hovertemplate="%{x}: %{y:.2f} (%{customdata[0]:.2f} to %{customdata[1]:.2f})<br>inside families "
+                    "%{customdata[2]:.2f}, %{customdata[3]:.2f}; prompts %{customdata[4]}, "
+                    "%{customdata[5]}<extra></extra>",
+                    name=verdict,
+                    legendgroup=verdict,
+                    showlegend=verdict not in shown,
+                ), row, 1,
+            )  # fmt: skip
+            shown.add(verdict)
+        rows = [h for h in mine if h.side == side and h.medoids is not None]
+        figure.add_trace(
+            go.Scatter(x=[h.head for h in rows], y=[h.medoids for h in rows], mode="markers",
+                       name="the two representatives", legendgroup="medoids", showlegend=row == 1,
+                       marker={"symbol": "diamond-open", "size": 7, "color": PALETTE[5]}), row, 1,
+        )  # fmt: skip
+        for level in (SAME, OPPOSITE):
+            figure.add_hline(y=level, line={"dash": "dot", "width": 1, "color": NEUTRAL}, row=row, col=1)  # pyright: ignore[reportArgumentType]
+    styled(figure, height=600, margin={"l": 56, "r": 24, "t": 92, "b": 64})
+    figure.update_layout(legend={"y": 1.08})
+    figure.update_xaxes(
+        categoryorder="array", categoryarray=heads, tickangle=-90, tickfont={"size": 9}, dtick=1,
+        showticklabels=not crowded, showgrid=not crowded,
+    )  # fmt: skip
+    if crowded:
+        figure.update_xaxes(title="heads, from the first layer to the last", row=2, col=1)
+    figure.update_yaxes(range=[-1.08, 1.08], title=f"cosine, {names[first]} and {names[second]}")
+    return figure
+
+
+def causality_bars(found: FamilyRun) -> go.Figure:
+    """Change of the answer's lead when a family's own signals leave, in its own and in other prompts, with controls."""
+    names = [f.name for f in found.families]
+    tests = [t for t in found.causality if t.own is not None and t.other is not None]
+    labels = [f"{t.features} signals of {names[t.exclusive_to]}\nnot of {names[t.against]}" for t in tests]
+    figure = go.Figure()
+    kinds = (
+        ("own", "change", PALETTE[1], "in own prompts"),
+        ("other", "change", PALETTE[5], "in the other's prompts"),
+        ("own", "control", "rgba(138,143,152,0.85)", "unused channels, own prompts"),
+        ("other", "control", "rgba(138,143,152,0.45)", "unused channels, the other's"),
+    )
+    for where, what, colour, name in kinds:
+        effects = [getattr(t, where) for t in tests]
+        ends = ("low", "high") if what == "change" else ("control_low", "control_high")
+        value = [getattr(e, what) for e in effects]
+        figure.add_bar(
+            x=labels,
+            y=value,
+            name=name,
+            marker={"color": colour},
+            error_y={
+                "type": "data",
+                "array": [getattr(e, ends[1]) - v for e, v in zip(effects, value, strict=True)],
+                "arrayminus": [v - getattr(e, ends[0]) for e, v in zip(effects, value, strict=True)],
+                "thickness": 1.2,
+                "color": NEUTRAL,
+            },
+        )
+    return styled(
+        figure,
+        height=430,
+        barmode="group",
+        yaxis={"title": "change of the lead (logits)"},
+        xaxis={"showgrid": False},
+    )

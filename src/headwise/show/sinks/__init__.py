@@ -1,0 +1,1 @@
+"""Attention sinks: terminal, figures and report."""

@@ -1,0 +1,124 @@
+"""Tables of a study of sinks for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headwise.show.kit.terminal import bar, plain_table, quoted
+from headwise.sinks.document import positions
+from headwise.sinks.signals import SIDES
+
+if TYPE_CHECKING:
+    from headwise.sinks.study import SinkStudy
+
+
+def sinks_tables(study: SinkStudy, top: int = 10) -> RenderableType:
+    """Sinks, heads by layer, agreement, sources, removal."""
+    n = len(study.parking.token_ids)
+    parts: list[RenderableType] = [
+        Text(f"Sinks in {study.model}, {n} prompts", style="bold"),
+        Text(),
+        _tokens(study),
+        Text(),
+        _layers(study),
+        Text(),
+        _agreement(study, top),
+        Text(),
+        _sources(study),
+        Text(),
+        _one_by_one(study),
+    ]
+    if study.shared:
+        parts += [Text(), _shared(study)]
+    return Group(*parts)
+
+
+def _tokens(study: SinkStudy) -> RenderableType:
+    rows = [
+        (str(r["position"]), str(r["sinks"]), f"{r['received']:.3f}")
+        for r in positions(study.parking)
+        if r["sinks"]
+    ]
+    tokens = ", ".join(f"{quoted(s.token)} {s.prompts}" for s in study.sinks[:8])
+    table = plain_table(
+        ("position", "sinks", "attention received"), rows, "Tokens that receive much from afar"
+    )
+    return Group(table, Text(f"most frequent: {tokens}"))
+
+
+def _layers(study: SinkStudy) -> RenderableType:
+    means = study.attention.nanmean(1).tolist()
+    rows = []
+    for layer, mean in enumerate(means):
+        parked = [h for h in study.parked if h.layer == layer]
+        best = int(study.attention[layer].nan_to_num(0.0).argmax())
+        value, low, high = (float(x[layer, best]) for x in (study.attention, study.low, study.high))
+        rows.append(
+            (f"L{layer}", bar(mean), f"{mean:.2f}", f"{len(parked)}/{study.attention.shape[1]}",
+             f"L{layer}H{best} {value:.2f} ({low:.2f}–{high:.2f})")
+        )  # fmt: skip
+    title = f"Attention on sinks by layer; {len(study.parked)} of {study.attention.numel()} heads park there"
+    return plain_table(("layer", "", "mean", "parked", "most (95 %)"), rows, title)
+
+
+def _agreement(study: SinkStudy, top: int) -> RenderableType:
+    rows = []
+    for side in SIDES:
+        found = study.of(side)
+        if not found:
+            continue
+        middle = sorted(a.distance for _, a in found)[len(found) // 2]
+        others = sorted(a.others for _, a in found if a.others is not None)
+        writers = ", ".join(f"{w.component} {w.share:.0%}" for w in study.writers(side)[:3])
+        rows.append(
+            (side, f"{len(study.controlled(side))} of {len(found)}", f"{middle:.2f}",
+             f"{others[len(others) // 2]:.2f}" if others else "–", writers)
+        )  # fmt: skip
+    columns = ("side", "controlled", "distance", "at other tokens", "written by")
+    title = "Signals of a head over prompts: mean cosine distance (median over heads), controlled below 0.5"
+    return plain_table(columns, rows, title)
+
+
+def _sources(study: SinkStudy) -> RenderableType:
+    rows = []
+    for sharing in study.sharing:
+        for s in sharing.sources[:3]:
+            rows.append(
+                (sharing.side, s.component, str(len(s.heads)), f"{s.share:.0%}", f"{s.agreement:.2g}",
+                 f"{s.reading:.2f}")
+            )  # fmt: skip
+    columns = (
+        "side",
+        "written by",
+        "heads",
+        "share",
+        "distance over prompts",
+        "cosine to the heads' signals",
+    )
+    clusters = "; ".join(
+        f"{s.side} side {len(s.clusters)} clusters of {len(s.heads)} heads" for s in study.sharing
+    )
+    return Group(plain_table(columns, rows, "Heads by who writes most of their signal"), Text(clusters))
+
+
+def _one_by_one(study: SinkStudy) -> RenderableType:
+    rows = [
+        (r["side"], str(r["firings"]), f"{r['attention']:.3f}", f"{r['predicted']:.3f}", f"{r['edited']:.3f}",
+         f"{r['error']:.0e}", f"{r['control']:.3f}", f"{r['to_next']:.0%}")
+        for r in study.one_by_one
+    ]  # fmt: skip
+    columns = ("side", "firings", "untouched", "predicted", "edited", "error", "unused", "to the next token")
+    return plain_table(columns, rows, "Attention on the sink without a firing's own signals")
+
+
+def _shared(study: SinkStudy) -> RenderableType:
+    rows = [
+        (s.side, s.name, str(len(s.heads)), f"{s.attention:.3f}", f"{s.removed:.3f}", f"{s.control:.3f}",
+         f"{s.loss_change:+.2f}", f"{s.control_loss_change:+.2f}")
+        for s in study.shared
+    ]  # fmt: skip
+    columns = ("side", "direction", "heads", "untouched", "removed", "random", "loss", "loss, random")
+    return plain_table(columns, rows, "One direction out of all these heads' reads at once")

@@ -1,0 +1,1 @@
+"""Sparsity of attention: terminal and report."""

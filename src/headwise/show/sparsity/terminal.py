@@ -1,0 +1,52 @@
+"""The table of a study of sparsity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headwise.show.kit.terminal import plain_table
+
+if TYPE_CHECKING:
+    from headwise.sparsity.study import SparsityStudy, Value
+
+
+def sparsity_table(study: SparsityStudy) -> RenderableType:
+    """Heads with sparsity and channels needed, beside the rotation control."""
+    rows = [
+        (
+            "all" if r.head is None else str(r.head), f"{r.in_answer}/{r.in_circuit}", str(r.cells),
+            _interval(r.sparsity), f"{r.control.mean:.2f}", _interval(r.difference, "+"), f"{r.needed.mean:.1f}",
+            f"{r.control_needed.mean:.1f}",
+        )
+        for r in (*study.heads, study.overall)
+    ]  # fmt: skip
+    columns = (
+        "head",
+        "in",
+        "cells",
+        "sparsity (95 %)",
+        "rotated",
+        "difference (95 %)",
+        "needed",
+        "rotated",
+    )
+    aside = f"{study.wrong} set aside (the model prefers the wrong answer), {study.empty} without a circuit"
+    return Group(
+        Text(f"{study.task} in {study.model}: relative attention over channels", style="bold"),
+        Text(f"{study.traced} of {study.prompts} prompts traced; {aside}"),
+        Text(),
+        plain_table(columns, rows),
+        Text(),
+        Text(
+            "in: prompts in which the head carries the answer / is in the circuit\n"
+            "needed: channels that rebuild it to 10 %"
+        ),
+        Text(f"sums over channels equal the logits to {study.error:.0e}, rotated {study.rotation_error:.0e}"),
+    )
+
+
+def _interval(value: Value, sign: str = "") -> str:
+    return f"{value.mean:{sign}.2f} ({value.low:{sign}.2f}, {value.high:{sign}.2f})"

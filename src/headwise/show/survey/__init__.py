@@ -1,0 +1,1 @@
+"""A run of many traces on the terminal."""

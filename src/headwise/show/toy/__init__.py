@@ -1,0 +1,1 @@
+"""The toy worlds: figures and reports."""

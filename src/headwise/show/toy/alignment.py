@@ -1,0 +1,284 @@
+"""Figures and page of the alignment study, as in the talk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+import torch
+from plotly.subplots import make_subplots
+
+from headwise.show.kit.report import Figure, Report, Section, Table, Text
+from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
+from headwise.toy.alignment import AlignmentRun, sweep_field
+from headwise.toy.alignment_study import by_value, study_variant, summarise
+
+Record = dict[str, Any]
+
+
+def cosine_maps(run: AlignmentRun, variant: int = 0, limit: int = 40) -> go.Figure:
+    """|cos| of every feature with every singular vector, query side and key side."""
+    u, _, v = run.head(variant)
+    unit = torch.nn.functional.normalize(run.features(variant), dim=0)
+    figure = make_subplots(
+        1,
+        2,
+        subplot_titles=["left singular vectors (query)", "right singular vectors (key)"],
+        horizontal_spacing=0.08,
+    )
+    for column, basis in enumerate((u, v), 1):
+        cosines = (unit.mT @ basis).abs()[:limit, :limit]
+        figure.add_trace(
+            go.Heatmap(
+                z=cosines.tolist(),
+                x=[f"{'uv'[column - 1]}{k}" for k in range(cosines.shape[1])],
+                y=[f"w{i}" for i in range(cosines.shape[0])],
+                zmin=0,
+                zmax=1,
+                colorscale="Viridis",
+                showscale=column == 2,
+                colorbar={"title": "|cos|", "thickness": 12},
+            ),
+            1,
+            column,
+        )
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    figure.update_xaxes(showgrid=False)
+    return styled(figure, height=480)
+
+
+def spectrum(records: list[Record], limit: int = 30) -> go.Figure:
+    """Singular values of Ω, one line a seed."""
+    figure = go.Figure()
+    for r in records:
+        values = r["spectrum"][:limit]
+        figure.add_trace(
+            go.Scatter(x=list(range(len(values))), y=values, mode="lines+markers", name=f"seed {r['seed']}")
+        )
+    return styled(figure, height=360, xaxis_title="index", yaxis_title="singular value")
+
+
+def gram(run: AlignmentRun, variant: int = 0) -> go.Figure:
+    """Cosines between feature directions: antipodal pairs without a head, an orthogonal pair with one."""
+    unit = torch.nn.functional.normalize(run.features(variant), dim=0)
+    names = [f"w{i}" for i in range(unit.shape[1])]
+    figure = go.Figure(
+        go.Heatmap(
+            z=(unit.mT @ unit).tolist(),
+            x=names,
+            y=names,
+            zmin=-1,
+            zmax=1,
+            zmid=0,
+            colorscale="RdBu",
+            colorbar={"title": "cos", "thickness": 12},
+        )
+    )
+    figure.update_yaxes(autorange="reversed", showgrid=False, scaleanchor="x")
+    figure.update_xaxes(showgrid=False, constrain="domain")
+    return styled(figure, height=520)
+
+
+def course(run: AlignmentRun, variant: int = 0) -> go.Figure:
+    """Alignment of every pair over training (with one channel, and as a singular pair), the logit the head gives
+    it, and the attention loss, on one axis.
+    """
+    figure = make_subplots(
+        4, 1, shared_xaxes=True, row_heights=[0.27, 0.27, 0.27, 0.19], vertical_spacing=0.04
+    )
+    steps = [h["step"] for h in run.history]
+    targets = run.setups[variant].targets
+    for pair, (i, j, logit) in enumerate(targets):
+        share = pair / max(1, len(targets) - 1)
+        colour = f"hsl({220 - 200 * share:.0f},65%,{45 + 8 * share:.0f}%)"
+        for row, kind in ((1, "cosines"), (2, "relations"), (3, "strengths")):
+            figure.add_trace(
+                go.Scatter(
+                    x=steps,
+                    y=[h[kind][variant][pair] for h in run.history],
+                    name=f"w{i}→w{j}, target {logit:g}",
+                    legendgroup=str(pair),
+                    showlegend=row == 1,
+                    line={"color": colour, "width": 1.6},
+                ),
+                row,
+                1,
+            )
+    loss = [h["attention"][variant] for h in run.history]
+    figure.add_trace(go.Scatter(x=steps, y=loss, name="attention loss", line={"color": NEUTRAL}), 4, 1)
+    figure.update_yaxes(title="|cos|, one channel", range=[0, 1.03], row=1, col=1)
+    figure.update_yaxes(title="singular relation", range=[0, 1.03], row=2, col=1)
+    figure.update_yaxes(title="logit of the pair", row=3, col=1)
+    figure.update_yaxes(title="loss", type="log", row=4, col=1)
+    figure.update_xaxes(title="step", row=4, col=1)
+    legend = {"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top", "font": {"size": 10}}
+    return styled(figure, height=820, legend=legend, margin={"l": 60, "r": 170, "t": 30, "b": 50})
+
+
+def attended_plane(run: AlignmentRun, variant: int = 0) -> go.Figure:
+    """Every feature inside the plane of the attended pair: the pair at its rim, all others at its centre."""
+    i, j, _ = run.setups[variant].targets[0]
+    w = run.features(variant)
+    basis = torch.linalg.qr(w[:, [i, j]]).Q
+    inside = (basis.mT @ w).mT
+    others = [f for f in range(w.shape[1]) if f not in (i, j)]
+    figure = go.Figure()
+    for name, index, colour in (("attended", [i, j], PALETTE[1]), ("others", others, PALETTE[0])):
+        figure.add_trace(
+            go.Scatter(
+                x=inside[index, 0].tolist(),
+                y=inside[index, 1].tolist(),
+                text=[f"w{f}" for f in index],
+                mode="markers+text" if name == "attended" else "markers",
+                textposition="top center",
+                marker={"size": 9, "color": colour},
+                name=name,
+            )
+        )
+    figure.update_yaxes(scaleanchor="x")
+    return styled(
+        figure,
+        height=420,
+        xaxis_title="along the query feature",
+        yaxis_title="orthogonal to it, in the plane",
+    )
+
+
+SETTINGS = {
+    "probability": "probability that a feature is active",
+    "lambda": "weight λ of the attention loss",
+    "features": "features N",
+    "head": "head dimensions H",
+    "sources": "sources attended over",
+}
+
+
+def sweep_figure(records: list[Record], name: str) -> go.Figure:
+    """Against one setting, mean over seeds and every seed: alignment, and the logit that the pair reached."""
+    field = sweep_field(name)
+    values = sorted({r[field] for r in records})
+    figure = make_subplots(1, 2, horizontal_spacing=0.11)
+    drawn = (
+        ("query side", 1, PALETTE[0], lambda r: r["pairs"][0]["cos_query"]),
+        ("key side", 1, PALETTE[1], lambda r: r["pairs"][0]["cos_key"]),
+        ("logit", 2, PALETTE[2], lambda r: r["logits"][0]),
+    )
+    for label, column, colour, read in drawn:
+        by = {v: [read(r) for r in records if r[field] == v] for v in values}
+        figure.add_trace(
+            go.Scatter(
+                x=[v for v in values for _ in by[v]],
+                y=[c for v in values for c in by[v]],
+                mode="markers",
+                name=f"{label}, each seed",
+                showlegend=False,
+                marker={"color": colour, "size": 7, "opacity": 0.45},
+            ),
+            1,
+            column,
+        )
+        means = [sum(by[v]) / len(by[v]) for v in values]
+        figure.add_trace(
+            go.Scatter(x=values, y=means, mode="lines", name=label, line={"color": colour}), 1, column
+        )
+    target = records[0]["pairs"][0]["target"]
+    dashed = {"color": NEUTRAL, "dash": "dash", "width": 1.5}
+    ends = [values[0], values[-1]]
+    figure.add_trace(
+        go.Scatter(x=ends, y=[target, target], mode="lines", name="target logit", line=dashed), 1, 2
+    )
+    low = min(min(r["pairs"][0]["cos_query"], r["pairs"][0]["cos_key"]) for r in records)
+    figure.update_yaxes(title="|cos|", range=[min(0.95, low - 0.02), 1.005], row=1, col=1)
+    top = max(target, *(r["logits"][0] for r in records))
+    figure.update_yaxes(title="logit of the pair", range=[0, 1.08 * top], row=1, col=2)
+    figure.update_xaxes(
+        title=SETTINGS[field],
+        type="linear" if field == "features" else "log",
+        tickvals=values,
+        ticktext=[f"{v:g}" for v in values],
+        minor={"showgrid": False, "ticks": ""},
+    )
+    return styled(figure, height=360)
+
+
+_COURSE = (
+    "Seed 0: |cos| of every pair with its best channel; how far Ωw_j points along w_i and Ωᵀw_i along w_j, which does"
+    " not depend on how pairs of equal singular value are told apart; the logit of the pair; the loss."
+)
+
+
+def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> Report:
+    """The page of one case or sweep."""
+    records = [study_variant(run, v) for v in range(len(run.setups))]
+    summary = summarise(records, run.history[-1]["step"])
+    sections: list[Section] = []
+    if sweep:
+        values = by_value(records, sweep_field(sweep))
+        columns = tuple(k.replace("_", " ") for k in values[0])
+        rows = [tuple("–" if x is None else x for x in v.values()) for v in values]
+        note = f"One batched training; seeds a value: {values[0]['seeds']}."
+        sections.append(
+            Section(
+                f"Sweep over {sweep}",
+                [Figure(sweep_figure(records, sweep), note), Table(columns, rows)],
+            )
+        )
+    else:
+        seeds = [records[0]] if len(records) == 1 else records
+        sections += [
+            Section(
+                "Features and singular vectors",
+                [
+                    Figure(
+                        cosine_maps(run),
+                        "Seed 0: |cos| between feature directions and singular vectors of Ω.",
+                    ),
+                    Figure(spectrum(seeds), "Spectrum of Ω."),
+                ],
+            ),
+            Section("Geometry", [Figure(gram(run), "Seed 0: cosines between feature directions.")]),
+        ]
+        if run.setups[0].targets:
+            if len(run.setups[0].targets) == 1:
+                plane = Figure(
+                    attended_plane(run), "Seed 0: features projected into the attended pair's plane."
+                )
+                sections[-1] = Section("Geometry", [*sections[-1].blocks, plane])
+            sections.append(Section("Over training", [Figure(course(run), _COURSE)]))
+    if records[0]["pairs"]:
+        rows = [
+            (
+                r["seed"],
+                p["query"],
+                p["key"],
+                p["target"],
+                p["channel"],
+                p["sigma"],
+                p["cos_query"],
+                p["cos_key"],
+                p["relation"],
+            )
+            for r in records
+            for p in r["pairs"]
+        ]
+        columns = (
+            "seed",
+            "query feature",
+            "key feature",
+            "target",
+            "channel",
+            "σ",
+            "cos query",
+            "cos key",
+            "relation",
+        )
+        sections.append(Section("Pairs", [Table(columns, rows)]))
+    facts = {k.replace("_", " "): f"{v:.3f}" for k, v in summary.items() if isinstance(v, float)}
+    text = {
+        "none": "No head: nothing gives the features preferred directions.",
+        "pair": "A head that must attend where r holds w0 and s holds w1.",
+        "pairs": "Twenty pairs with falling target logits.",
+    }[case]
+    if sections:
+        sections[0] = Section(sections[0].title, [Text(text), *sections[0].blocks])
+    return Report("Do singular vectors align with features?", sections, f"Case: {case}.", facts)

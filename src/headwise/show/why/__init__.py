@@ -1,0 +1,1 @@
+"""An explanation: terminal, figure and page."""

@@ -1,0 +1,92 @@
+"""An explanation as one HTML file that opens offline: the prompt, what, who, proof, and the head's whole pattern."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwise import files
+from headwise.show import notebook
+from headwise.show.kit.escape import script_json, text
+from headwise.show.kit.page import page as filled
+from headwise.show.kit.page import script
+from headwise.why.document import document
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from headwise.why.explain import Explanation
+
+SCRIPTS = ("kit/text.js", "why/why.js", "why/parts.js", "why/pictures.js")
+WIDE = 1000
+"""Prompts longer than this carry their pattern in one byte a cell instead of two."""
+
+
+def page(why: Explanation) -> str:
+    """The page. Its script only ever sets text, so nothing in a prompt can become markup."""
+    quoted = {*(why.tokens[i] for i in (why.query, why.key)), why.answer.text, why.answer.wrong_text}
+    data = {
+        **document(why),
+        "pattern": _pattern(why.pattern),
+        # The tokens as the sentences quote them, so that the page can keep each in one piece.
+        "quoted": sorted(map(repr, quoted), key=len, reverse=True),
+    }
+    holds, words = why.proof.verdict
+    parts = {
+        "title": text(_title(why)),
+        "sentence": text(why.sentence),
+        "verdict": text(_verdict(words)),
+        "holds": "holds" if holds else "fails",
+        "plain": notebook.explanation(why),
+        "data": script_json(_compact(data)),
+    }
+    return filled("why/why.html", parts, [script(*SCRIPTS)])
+
+
+def write_page(why: Explanation, path: str | Path) -> Path:
+    """Write the page; a reader never sees half of it."""
+    return files.write_text(path, page(why))
+
+
+def _title(why: Explanation) -> str:
+    """The question as a person would ask it."""
+    at, read = (notebook.token(why, position) for position in (why.query, why.key))
+    return f"Why does {why.head} at {at} read {read}?"
+
+
+def _verdict(words: str) -> str:
+    """The verdict's reason alone: the page says before it whether the proof holds.
+
+    >>> _verdict("The proof fails: random signals do as much.")
+    'Random signals do as much.'
+    """
+    reason = words.removeprefix("The proof holds: ").removeprefix("The proof fails: ")
+    return reason[:1].upper() + reason[1:]
+
+
+def _pattern(pattern: Tensor) -> dict[str, Any]:
+    """The visible half, row by row: whole numbers that stand for attention (two bytes), or its root (one byte)."""
+    import numpy as np
+
+    whole = pattern.double().clamp(0, 1).nan_to_num(0.0).numpy()
+    half = whole[np.tril_indices(len(whole))]
+    # In one byte the root keeps small attentions apart.
+    wide = len(whole) > WIDE
+    cells = np.rint(np.sqrt(half) * 255).astype("u1") if wide else np.rint(half * 65535).astype("<u2")
+    return {"bytes": cells.itemsize, "cells": base64.b64encode(cells.tobytes()).decode()}
+
+
+def _compact(value: Any) -> Any:
+    """Seven figures are more than anybody reads.
+
+    >>> _compact({"a": [1.23456789012, 3]})
+    {'a': [1.234568, 3]}
+    """
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, dict):
+        return {key: _compact(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_compact(one) for one in value]
+    return value

@@ -1,0 +1,1 @@
+"""Thousands of prompts traced into one run folder."""

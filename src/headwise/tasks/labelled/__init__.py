@@ -1,0 +1,1 @@
+"""Prompts whose keys carry labels, for contrasts: binding, filter, and your own."""

@@ -1,3 +1,0 @@
-"""The toys' name for :mod:`headwise.randomness`."""
-
-from headwise.randomness import keyed as keyed

@@ -1,0 +1,141 @@
+"""Removed signals: exact in the head that reads them, and more causal for the family that has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from tiny import prompts_of, tiny
+from tiny_circuits import two_answers
+
+from headwise.families.causality import (
+    Question,
+    Signals,
+    component_of,
+    exclusive,
+    grouped,
+    measure_causality,
+    removal_edits,
+)
+from headwise.families.incidence import Feature, Incidence
+from headwise.model.stream import split
+from headwise.tracing.signals import component_writes
+from headwise.tracing.upstream import Upstream
+from headwise.types import Component, Head
+
+
+def _everything(up: Upstream, head: Head, side: str, width: int) -> list[Feature]:
+    """Every channel of every component below a head, tokens summed."""
+    found = [f"L{layer}H{h}" for layer in range(head.layer) for h in range(up.n_heads)]
+    found += [f"MLP{layer}" for layer in range(head.layer)] + ["embedding"]
+    if up.per_layer == 2:
+        found += [f"bias{layer}" for layer in range(head.layer)]
+    if up.reading(head.layer, side)[0].offset is not None:  # pyright: ignore[reportArgumentType]
+        found.append("offset")
+    return [Feature(name, str(head), side, channel) for name in found for channel in range(width)]
+
+
+def test_a_whole_head_is_the_sum_over_the_tokens_it_read(variant: str) -> None:
+    model = tiny(variant, torch.float64)
+    up = Upstream(split(model, prompts_of(9)[0]), 0)
+    whole = component_writes(up, Component("head", 2, 3))
+    parts = sum(component_writes(up, Component("head", 2, 3, source)) for source in range(9))
+    assert torch.allclose(whole, torch.as_tensor(parts), atol=1e-10)
+
+
+def test_without_anything_written_into_it_a_head_attends_evenly(variant: str) -> None:
+    model = tiny(variant, torch.float64)
+    prompt, head = prompts_of(9)[0], Head(2, 1)
+    up = Upstream(split(model, prompt), 0)
+    for side in ("query", "key"):
+        members = grouped(_everything(up, head, side, model.d_head))
+        got = model.edit([prompt], removal_edits(Signals(up).vectors(members)), heads=[head], logits="none")
+        assert got.pattern is not None
+        seen = got.visible[0, 0].double()
+        assert (got.pattern[0, 0] - seen / seen.sum(-1, keepdim=True)).abs().max() < 1e-7
+
+
+def test_the_edited_pattern_is_the_predicted_one(variant: str) -> None:
+    """Only some channels of some components leave, on both sides at once."""
+    model = tiny(variant, torch.float64)
+    prompt, head = prompts_of(9)[0], Head(3, 2)
+    up = Upstream(split(model, prompt), 0)
+    features = [Feature("L1H2", str(head), "query", 1), Feature("L0H3", str(head), "query", 1),
+                Feature("MLP2", str(head), "query", 4), Feature("L2H0", str(head), "key", 0)]  # fmt: skip
+    vectors = Signals(up).vectors(grouped(features))
+    q = up.q[3, 2] - vectors[head, "query"]
+    k = up.k[3, 2 // up.group] - vectors[head, "key"]
+    scores = (q @ k.mT) * float(up.scale[3])
+    if up.cap is not None:
+        scores = up.cap * torch.tanh(scores / up.cap)
+    predicted = torch.softmax(scores.masked_fill(~up.visible(3), float("-inf")), -1)
+    got = model.edit([prompt], removal_edits(vectors), heads=[head], logits="none")
+    clean = model.capture([prompt], heads=[head], want=("pattern",))
+    assert got.pattern is not None and clean.pattern is not None
+    assert (got.pattern[0, 0] - predicted).abs().max() < 1e-9
+    assert (got.pattern[0, 0] - clean.pattern[0, 0]).abs().max() > 1e-4
+
+
+def _incidence(rows: list[list[Feature]]) -> Incidence:
+    features = tuple(sorted({f for row in rows for f in row}))
+    held = np.array([[f in row for f in features] for row in rows])
+    return Incidence(np.arange(len(rows)), features, sparse.csr_matrix(held))
+
+
+def test_exclusive_features_are_frequent_in_one_family_and_rare_in_the_other() -> None:
+    a, b, both = (Feature("L0H0", "L2H0", "query", c) for c in (0, 1, 2))
+    incidence = _incidence([[a, both]] * 6 + [[both]] * 4 + [[b, both]] * 9 + [[a, both]])
+    families = np.array([0] * 10 + [1] * 10)
+    assert exclusive(incidence, families, 0, 1) == [a]
+    assert exclusive(incidence, families, 1, 0) == [b]
+
+
+def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny("llama", torch.float64)
+    prompts = prompts_of(7, 8, 9, 10, 11, 12)
+    questions = [Question(p, *two_answers(model, p)) for p in prompts]
+    mine = [
+        Feature("L0H1", "L2H0", "query", 0),
+        Feature("MLP0", "L2H0", "query", 3),
+        Feature("L1H1", "L3H2", "key", 2),
+    ]
+    theirs = [Feature("MLP1", "L3H1", "query", 1)]
+    incidence = _incidence([mine] * 3 + [theirs] * 3)
+    families = np.array([0, 0, 0, 1, 1, 1])
+    first, second = measure_causality(model, questions, incidence, families, [(0, 1)], controls=2)
+    assert (first.features, first.heads, second.features) == (3, 2, 1)
+    assert first.own is not None and first.other is not None and first.gap is not None
+    changes = []
+    for question in questions[:3]:
+        up = Upstream(split(model, list(question.token_ids)), 0)
+        edits = removal_edits(Signals(up).vectors(grouped(mine)))
+        edited = model.edit([list(question.token_ids)], edits).logits
+        clean = model.capture([list(question.token_ids)], heads=[], want=(), logits="last").logits
+        assert edited is not None and clean is not None and question.wrong_id is not None
+        difference = [
+            float(x[0, 0, question.answer_id] - x[0, 0, question.wrong_id]) for x in (clean, edited)
+        ]
+        changes.append(difference[1] - difference[0])
+    assert first.own.change == pytest.approx(np.mean(changes), abs=1e-8)
+    assert first.own.low <= first.own.change <= first.own.high
+    assert first.gap == pytest.approx(first.own.change - first.other.change)
+    assert first.own.control != first.own.change
+    monkeypatch.setattr("headwise.families.causality.COPIES", 2)
+    again = measure_causality(model, questions, incidence, families, [(0, 1)], controls=2)
+    assert again[0].own is not None
+    assert again[0].own.change == pytest.approx(first.own.change, abs=1e-8)
+    assert again[0].own.control == pytest.approx(first.own.control, abs=1e-8)
+
+
+def test_families_without_exclusive_features_have_no_effect_to_report() -> None:
+    model = tiny("llama")
+    prompts = prompts_of(6, 6)
+    both = [Feature("L0H1", "L2H0", "query", 0)]
+    tests = measure_causality(
+        model, [Question(p, 3, 4) for p in prompts], _incidence([both, both]), np.array([0, 1]), [(0, 1)]
+    )
+    assert [(t.features, t.own) for t in tests] == [(0, None), (0, None)]
+    assert component_of("MLP12") == Component("mlp", 12)

@@ -1,0 +1,47 @@
+"""Prompts that the small trained model of the package answers, as a JSONL file of answers."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import headwise
+from headwise.model.model import Model
+from headwise.toy.language import sentences
+from headwise.toy.small_lm import DATA
+
+COUNT = 50
+
+
+@lru_cache(maxsize=1)
+def small_model() -> Model:
+    return headwise.load(DATA, check=False)
+
+
+def answer_lines(count: int) -> list[dict[str, Any]]:
+    """Different sentences with their answers and labels."""
+    found = {s.text: s for s in sentences(2 * count, 0, "answers")}
+    assert len(found) >= count
+    return [
+        {"prompt": s.text, "answer": s.answer, "wrong": s.wrong,
+         "labels": {"order": s.order, "wording": str(s.wording + 1)}}
+        for s in list(found.values())[:count]
+    ]  # fmt: skip
+
+
+def write_lines(path: Path, lines: list[Any]) -> Path:
+    path.write_text("\n".join(x if isinstance(x, str) else json.dumps(x) for x in lines) + "\n")
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a run folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def kept(folder: Path) -> list[str]:
+    """The chunks that an unfinished run keeps."""
+    work = folder / "work"
+    return sorted(p.name for p in work.iterdir() if p.name.isdigit()) if work.exists() else []

@@ -1,0 +1,362 @@
+"""Sinks: measured where they are, signals compared by hand, removal proved in edited passes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import prompts_of, tiny
+
+import headwise
+from headwise.bases.cell import Channels, layer_channels
+from headwise.cli.main import main
+from headwise.errors import HeadwiseError
+from headwise.model.model import Model
+from headwise.model.reading import side_maps
+from headwise.model.stream import split
+from headwise.sinks.clusters import cut, share_signals
+from headwise.sinks.find import AWAY, MIN_ROWS, Parking, find_parking, on_sinks, tokens_received
+from headwise.sinks.proof import ProjectOut, _rotations, free_one_by_one, projection
+from headwise.sinks.signals import agreement, agreements, cosine_distance, head_space, trace_parked
+from headwise.sinks.study import SinkStudy, find_sinks
+from headwise.sinks.texts import TEXTS
+from headwise.types import Head, Side
+
+SINK = 7
+FAMILIES = ["gpt2", "gpt_neox", "llama", "llama-yarn", "mistral", "qwen3", "gemma2"]
+
+
+def plant_sink(dtype: torch.dtype = torch.float32) -> Model:
+    """A model whose heads attend to token 7, wherever it stands: its embedding shouts, every key hears it, and a
+    query bias listens."""
+    model = tiny("gpt2", dtype)
+    width = model.d_model
+    generator = torch.Generator().manual_seed(3)
+    shout = torch.nn.functional.normalize(torch.randn(width, generator=generator).to(dtype), dim=0)
+    with torch.no_grad():
+        trunk = model.hf.transformer
+        trunk.wte.weight[SINK] = 60 * shout
+        for layer, block in enumerate(trunk.h):
+            block.ln_1.weight.fill_(1.0)
+            listen = torch.randn(width, generator=generator).to(dtype)
+            block.attn.c_attn.weight[:, width : 2 * width] = torch.outer(shout, listen)
+            block.attn.c_attn.bias[:width] = listen * (layer + 1)
+            block.mlp.c_proj.weight.mul_(0.1)
+            block.attn.c_proj.weight.mul_(0.1)
+    return Model(model.hf, name="planted")
+
+
+def planted_prompts(n: int = 8, length: int = 14) -> list[list[int]]:
+    """Token 7 at position 2, other tokens at random."""
+    made = []
+    for i, ids in enumerate(prompts_of(*[length] * n, seed=5)):
+        ids = [t if t != SINK else SINK + 1 for t in ids]
+        ids[2] = SINK
+        made.append([*ids, 9 + i])
+    return made
+
+
+@pytest.fixture(scope="module")
+def planted() -> SinkStudy:
+    return find_sinks(plant_sink(), planted_prompts(), traced=8, proved=3)
+
+
+# --- which tokens, which heads ---------------------------------------------------------------------------------------
+
+
+def test_sinks_are_measured_and_not_assumed_to_stand_first(planted: SinkStudy) -> None:
+    assert [(s.position, s.token, s.prompts) for s in planted.sinks] == [(2, str(SINK), 8)]
+    assert planted.sinks[0].share == 1.0
+
+
+def test_received_and_given_attention_equal_the_obvious_loops(
+    smallest: tuple[torch.Tensor, torch.Tensor],
+) -> None:
+    pattern, visible = smallest
+    heads, t, _ = pattern.shape
+    received = tokens_received(pattern, visible)
+    for s in range(t):
+        cells = [
+            float(pattern[h, d, s])
+            for h in range(heads)
+            for d in range(s + AWAY, t)
+            if bool(visible[h, d, s])
+        ]
+        rows = {d for h in range(heads) for d in range(s + AWAY, t) if bool(visible[h, d, s])}
+        if len(rows) < MIN_ROWS:
+            assert received[s].isnan()
+        else:
+            assert float(received[s]) == pytest.approx(sum(cells) / len(cells), abs=1e-6)
+    given = on_sinks(pattern, visible, [0, 3])
+    for h in range(heads):
+        total = []
+        for d in range(t):
+            seen = [s for s in (0, 3) if d - s >= AWAY and bool(visible[h, d, s])]
+            if seen:
+                total.append(sum(float(pattern[h, d, s]) for s in seen))
+        wanted = sum(total) / len(total) if total else float("nan")
+        assert float(given[h]) == pytest.approx(wanted, abs=1e-6, nan_ok=True)
+
+
+@pytest.fixture(params=["llama", "mistral"])
+def smallest(request: pytest.FixtureRequest) -> tuple[torch.Tensor, torch.Tensor]:
+    """Patterns and masks of every head (with and without a window)."""
+    got = tiny(request.param).capture(prompts_of(15), want=("pattern",))
+    return got.pattern[0], got.visible[0]
+
+
+def test_parking_of_prompts_of_different_lengths_equals_one_by_one() -> None:
+    model, prompts = plant_sink(), [*planted_prompts(3), *planted_prompts(2, length=11)]
+    together = find_parking(model, prompts)
+    for i, prompt in enumerate(prompts):
+        alone = find_parking(model, [prompt])
+        assert together.sinks[i] == alone.sinks[0]
+        torch.testing.assert_close(together.attention[i], alone.attention[0], atol=1e-6, rtol=1e-5)
+
+
+# --- control signals --------------------------------------------------------------------------------------------------
+
+
+def test_the_planted_control_signal_is_found_on_both_sides_with_its_writers(planted: SinkStudy) -> None:
+    expected: dict[Side, str] = {"query": "offset", "key": "embedding"}
+    for side, writer in expected.items():
+        found = dict(planted.of(side))
+        assert len(found) >= 6
+        assert all(a.controlled and a.distance < 0.05 for a in found.values())
+        assert planted.writers(side)[0].component == writer
+        assert planted.writers(side)[0].share > 0.8
+    key = next(s for s in planted.sharing if s.side == "key")
+    assert key.sources[0].component == "embedding"
+    assert key.sources[0].agreement < 1e-6
+    # every head's key hears the one direction that the embedding shouts
+    assert len(key.clusters) == 1 and key.sources[0].reading > 0.99
+
+
+def test_cosine_distance_is_zero_for_identical_and_about_one_for_random_signals() -> None:
+    generator = torch.Generator().manual_seed(0)
+    one = torch.randn(16, generator=generator, dtype=torch.float64)
+    same = one * torch.rand(9, 1, generator=generator, dtype=torch.float64).add(0.1)
+    assert float(cosine_distance(same)) == pytest.approx(0.0, abs=1e-12)
+    assert float(cosine_distance(-same)) == pytest.approx(0.0, abs=1e-12)
+    random = torch.randn(200, 64, generator=generator, dtype=torch.float64)
+    assert float(cosine_distance(random)) == pytest.approx(1.0, abs=0.01)
+
+
+def test_cosine_distance_of_a_resample_compares_no_prompt_with_itself() -> None:
+    vectors = torch.randn(5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    drawn = [0, 0, 2, 3, 3]
+    weights = torch.zeros(1, 5, dtype=torch.float64)
+    for i in drawn:
+        weights[0, i] += 1
+    pairs = [
+        1 - float(torch.cosine_similarity(vectors[i], vectors[j], dim=0))
+        for i in drawn
+        for j in drawn
+        if i != j
+    ]
+    assert float(cosine_distance(vectors, weights)[0]) == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)
+
+
+def test_agreement_stands_beside_a_null_near_one() -> None:
+    vectors = torch.zeros(10, 32, dtype=torch.float64)
+    vectors[:, 3], vectors[:, 5] = 2.0, -1.0
+    found = agreement(vectors, torch.eye(32, dtype=torch.float64)[:6], [2] * 10, 0, "test")
+    assert found.controlled and found.distance == pytest.approx(0.0, abs=1e-12)
+    assert found.shuffled == pytest.approx(1.0, abs=0.1)
+    assert found.others == pytest.approx(1.0, abs=1e-12)
+
+
+def by_hand(model: Model, prompts: list[list[int]]) -> Parking:
+    """Every prompt's first token called a sink."""
+    attention = torch.zeros(len(prompts), model.n_layers, model.n_heads, dtype=torch.float64)
+    return Parking(prompts, [(0,)] * len(prompts), [torch.zeros(len(p)) for p in prompts], attention)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_signal_in_the_stream_is_read_as_the_signal_that_was_removed(name: str) -> None:
+    """`written`, put into the stream along u_k or v_k, goes through the head's own map and rotation to `read`."""
+    model = tiny(name, torch.float64)
+    parking = by_hand(model, prompts_of(13, 10))
+    traced = trace_parked(model, parking, [0, 1], model.heads, kind="other", per_head=1)
+    assert traced
+    for one in traced:
+        stream = split(model, parking.token_ids[one.prompt])
+        rotary = stream.layers[one.head.layer].rotary
+        channels = Channels.of(model, one.head)
+        if channels.has_null:
+            continue
+        for side, written in one.written.items():
+            basis = channels.query_directions if side == "query" else channels.key_directions
+            index = one.head.index if side == "query" else one.head.index // model.anatomy.group
+            vector = side_maps(model, one.head.layer, side, torch.float64).matrix[index] @ (basis @ written)
+            position = one.firing.query if side == "query" else one.firing.key
+            if rotary is not None:
+                here = rotary.at(torch.tensor([[position]]))
+                vector = here.turn(vector[None, None, None])[0, 0, 0]
+            wanted = head_space(layer_channels(model, one.head.layer), one.head.index, side, one.read[side])
+            torch.testing.assert_close(vector, wanted, atol=1e-8, rtol=1e-6)
+
+
+# --- proof ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_predicted_attention_is_that_of_the_edited_pass(name: str) -> None:
+    model = tiny(name)
+    parking = by_hand(model, prompts_of(13, 11))
+    traced = trace_parked(model, parking, [0, 1], model.heads, kind="sink", per_head=2)
+    traced += trace_parked(model, parking, [0, 1], model.heads, kind="other", per_head=1)
+    freed = free_one_by_one(model, parking, traced, [0, 1], draws=1)
+    assert freed
+    for one in freed:
+        assert one.edited == pytest.approx(one.predicted, abs=1e-5)
+        assert one.predicted < one.attention
+
+
+def test_removal_frees_the_planted_sink_and_unused_channels_do_not(planted: SinkStudy) -> None:
+    for record in planted.one_by_one:
+        assert record["attention"] > 0.5
+        assert record["error"] < 1e-5
+        assert record["edited"] < 0.35
+        assert record["control"] > record["edited"] + 0.2
+        assert 0 < record["to_next"] <= record["to_top_gainer"] <= 1
+
+
+def test_one_shared_direction_frees_every_head_at_once(planted: SinkStudy) -> None:
+    shared = next(s for s in planted.shared if s.side == "key" and s.name == "embedding")
+    assert shared.removed < 0.3 < shared.control
+    assert shared.attention > 0.5
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "llama-yarn", "qwen3"])
+@pytest.mark.parametrize("side", ["query", "key"])
+def test_projecting_out_is_what_a_head_would_read_of_the_projected_stream(name: str, side: Side) -> None:
+    model = tiny(name, torch.float64)
+    ids = prompts_of(9)[0]
+    head = Head(2, 3)
+    channels = Channels.of(model, head)
+    direction = torch.randn(model.d_model, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    edit = projection(model, head, side, direction, _rotations(model, [head], len(ids))[2], len(ids))
+    assert isinstance(edit, ProjectOut)
+    got = model.capture([ids], heads=[head], want=("q", "k"))
+    vectors = (got.q if side == "query" else got.k)[0, 0].double()
+    edited = edit.apply(vectors)
+    basis = channels.query_directions if side == "query" else channels.key_directions
+    part = torch.nn.functional.normalize(basis.mT @ direction, dim=0)
+    # by hand: undo the rotation, find the stream vector that the head reads there, project, read it again
+    rotary = split(model, ids).layers[2].rotary
+    index = head.index if side == "query" else head.index // model.anatomy.group
+    matrix = side_maps(model, 2, side, torch.float64).matrix[index]
+    plain = vectors if rotary is None else rotary.undo(vectors[None, None])[0, 0]
+    stream = plain @ torch.linalg.pinv(matrix).mT
+    unit = basis @ part
+    projected = (stream - (stream @ unit)[:, None] * unit) @ matrix.mT
+    wanted = projected if rotary is None else rotary.turn(projected[None, None])[0, 0]
+    torch.testing.assert_close(edited, wanted, atol=1e-8, rtol=1e-6)
+    torch.testing.assert_close(edit.apply(edited), edited, atol=1e-8, rtol=1e-6)
+
+
+# --- the whole -------------------------------------------------------------------------------------------------------
+
+
+def test_clusters_keep_apart_what_is_apart() -> None:
+    near, far = 0.2, 0.9
+    block = torch.full((5, 5), far)
+    block[:3, :3] = near
+    block[3:, 3:] = near
+    block.fill_diagonal_(0.0)
+    labels = cut(block)
+    assert labels[0] == labels[1] == labels[2] != labels[3] == labels[4]
+
+
+def test_no_controlled_head_gives_no_clusters() -> None:
+    model = tiny("llama")
+    parking = by_hand(model, prompts_of(12, 12))
+    traced = trace_parked(model, parking, [0, 1], model.heads, kind="other", per_head=1)
+    found = share_signals(model, parking, traced, agreements(traced[:1], [], 0))
+    assert [len(s.clusters) for s in found] == [0, 0]
+
+
+def test_the_same_study_twice_is_the_same_document(planted: SinkStudy) -> None:
+    again = find_sinks(plant_sink(), planted_prompts(), traced=8, proved=3).document()
+    first = planted.document()
+    for document in (first, again):
+        document.pop("seconds")
+    assert json.dumps(first) == json.dumps(again)
+
+
+def test_the_report_holds_every_section(planted: SinkStudy, tmp_path: Path) -> None:
+    from headwise.show.kit.terminal import console
+    from headwise.show.sinks.report import sinks_report
+    from headwise.show.sinks.terminal import sinks_tables
+
+    page = sinks_report(planted).write(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Which tokens" in page and "Do heads share it" in page and page.count('class="plot"') >= 7
+    console().print(sinks_tables(planted))
+
+
+def test_our_texts_are_sixty_and_begin_differently() -> None:
+    assert len(TEXTS) == len(set(TEXTS)) == 60
+    assert len({text.split()[0] for text in TEXTS}) >= 40
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"threshold": 0.99}, "there is no sink"),
+        ({"threshold": 1.5}, "threshold=1.5 is not an attention"),
+        ({"parked": 0}, "parked=0 is not an attention"),
+        ({"traced": 1}, "traced=1 prompts are too few"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(options: dict[str, float], said: str) -> None:
+    with pytest.raises(HeadwiseError, match=said) as caught:
+        find_sinks(plant_sink(), planted_prompts(2), **options)  # pyright: ignore[reportArgumentType]
+    assert "\n" not in str(caught.value)
+
+
+def test_heads_that_do_not_park_are_one_line() -> None:
+    with pytest.raises(HeadwiseError, match=r"no head gives sinks 0.99 of its attention \(the most is 0\."):
+        find_sinks(tiny("llama"), prompts_of(14, 14), threshold=0.02, parked=0.99)
+
+
+def test_bad_commands_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty, folder = tmp_path / "empty.txt", tmp_path / "file"
+    empty.write_text("\n\n", encoding="utf-8")
+    folder.write_text("", encoding="utf-8")
+    for arguments, said in (
+        (["--task", "iou"], "there is no task 'iou'"),
+        (["--texts", str(tmp_path / "no.txt")], "cannot be read"),
+        (["--texts", str(empty)], "has no texts"),
+        (["--task", "ioi", "--texts", str(empty)], "give one of them"),
+        (["--out", str(folder)], "cannot be written"),
+        (["--prompts", "61"], "61 prompts are more than the 60 texts of our own"),
+    ):
+        assert main(["sinks", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+
+
+@pytest.mark.real
+def test_the_default_model_parks_by_one_written_vector(
+    smollm2: Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    load: Callable[..., Model] = lambda _name=None: smollm2  # noqa: E731
+    monkeypatch.setattr("headwise.model.loading.load.load", load)
+    arguments = ["sinks", "--prompts", "6", "--traced", "4", "--proved", "1", "--parked", "0.75", "--json"]
+    assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {s["position"] for s in document["sinks"]} == {0}
+    assert document["prompts_with_sinks"] == 6
+    largest = max((s for s in document["sources"] if s["side"] == "key"), key=lambda s: s["size"])
+    assert largest["share"] > 0.5 and largest["agreement"] < 0.01
+    for record in document["removal"]["one_by_one"]:
+        assert record["error"] < 1e-5
+        assert record["edited"] < 0.5 < record["control"]
+    shared = next(s for s in document["removal"]["shared"] if s["name"] == largest["component"])
+    assert shared["removed"] < shared["control"] - 0.2
+    assert (tmp_path / "run" / "report.html").stat().st_size > 1_000_000
+    assert headwise.find_sinks is find_sinks

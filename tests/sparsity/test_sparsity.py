@@ -1,0 +1,216 @@
+"""Relative attention over channels for a task's heads: the batched way against the one-cell way, and the control."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import prompts_of, tiny
+
+import headwise
+from headwise.bases.cell import split_cell
+from headwise.bases.relative import channels_needed, sparsity
+from headwise.cli.main import main
+from headwise.errors import HeadwiseError
+from headwise.model.model import Model
+from headwise.sparsity.cells import Cell, split_cells
+from headwise.sparsity.study import SparsityStudy, choose, measure_sparsity, reconstruction
+from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
+from headwise.toy.language import sentences
+from headwise.toy.small_lm import DATA
+from headwise.types import Head
+
+
+@pytest.fixture(scope="module")
+def small() -> Model:
+    """The trained checkpoint that ships with the package: it names the indirect object."""
+    return headwise.load(DATA)
+
+
+@pytest.fixture(scope="module")
+def task(small: Model) -> AnswerSet:
+    def token(word: str) -> int:
+        return small.tokenizer.convert_tokens_to_ids(word)
+
+    made = [
+        AnswerPrompt(s.text, s.answer, s.wrong, {"order": s.order}, token(s.answer), token(s.wrong))
+        for s in sentences(12, 0, "sparsity")
+    ]
+    return AnswerSet("small-ioi", tuple(made))
+
+
+@pytest.fixture(scope="module")
+def study(small: Model, task: AnswerSet) -> SparsityStudy:
+    return measure_sparsity(small, task, prompts=12, rotations=6)
+
+
+# --- cells --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "qwen3", "gemma2"])
+def test_batched_cells_equal_the_one_cell_way(name: str) -> None:
+    model = tiny(name)
+    prompts = prompts_of(9, 7, 9)
+    cells = [
+        Cell(0, Head(1, 2), 8, 7),
+        Cell(1, Head(1, 2), 6, 5),
+        Cell(2, Head(3, 0), 5, 5),
+        Cell(2, Head(1, 2), 2, 1),
+        Cell(1, Head(3, 0), 3, 2),
+    ]
+    found = split_cells(model, prompts, cells, rotations=3)
+    assert sorted(found) == [Head(1, 2), Head(3, 0)]
+    for head, split in found.items():
+        mine = sorted((c for c in cells if c.head == head), key=lambda c: c.prompt)
+        assert split.prompts.tolist() == [c.prompt for c in mine]
+        for i, cell in enumerate(mine):
+            slow = split_cell(model, prompts[cell.prompt], head, cell.query, cell.key)
+            torch.testing.assert_close(split.relative[i], slow.relative, atol=1e-5, rtol=1e-4)
+            assert float(split.attention[i]) == pytest.approx(slow.attention, abs=1e-6)
+            assert float(split.sparsity[i]) == pytest.approx(float(sparsity(split.relative[i])), abs=1e-12)
+            assert int(split.needed[i]) == int(channels_needed(split.relative[i]))
+
+
+def test_rotations_keep_every_sum_and_differ_from_one_another() -> None:
+    model = tiny("llama", torch.float64)
+    cells = [Cell(0, Head(2, 1), d, s) for d in (5, 8) for s in (0, 3)]
+    split = split_cells(model, prompts_of(9), cells, rotations=4)[Head(2, 1)]
+    assert split.error < 1e-9 and split.rotation_error < 1e-9
+    for draw in split.control:
+        torch.testing.assert_close(draw.sum(-1), split.relative.sum(-1), atol=1e-9, rtol=1e-9)
+    assert not torch.allclose(split.control[0], split.control[1])
+
+
+def test_one_channel_is_as_sparse_as_can_be_and_rotation_destroys_it() -> None:
+    """A query along one singular direction: one channel does it all; turned, many do."""
+    model = tiny("gpt2", torch.float64)
+    channels = headwise.Channels.of(model, "L1H1")
+    width = model.d_head
+    q = channels.key_map[0] * 1.0
+    keys = torch.randn(width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    split = channels.split(q, keys)
+    assert float(sparsity(split)) == pytest.approx(1 / width, abs=1e-9)
+    turned = channels.rotated(torch.Generator().manual_seed(1)).split(q, keys)
+    assert float(sparsity(turned)) > 1.5 / width
+    assert float(turned.sum()) == pytest.approx(float(split.sum()), abs=1e-9)
+
+
+def test_reconstruction_starts_at_all_and_ends_at_nothing() -> None:
+    values = torch.randn(40, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64).abs()
+    curve = reconstruction(values)
+    assert len(curve) == 17 and curve[0] == 1.0 and curve[-1] == 0.0
+    assert all(a >= b for a, b in pairwise(curve))
+
+
+# --- the study ----------------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_model_uses_fewer_channels_than_rotated_ones(study: SparsityStudy) -> None:
+    overall = study.overall
+    assert study.traced >= 8 and study.prompts == 12
+    assert study.error < 1e-9 and study.rotation_error < 1e-9
+    assert overall.difference.high < 0
+    assert overall.sparsity.mean < overall.control.mean
+    assert overall.difference.mean == pytest.approx(overall.sparsity.mean - overall.control.mean, abs=1e-9)
+    for head in study.heads:
+        assert head.sparsity.low <= head.sparsity.mean <= head.sparsity.high
+        assert head.in_circuit >= 1 and head.cells >= head.in_circuit
+
+
+def test_prompts_are_all_accounted_for(study: SparsityStudy) -> None:
+    assert study.traced + study.wrong + study.empty == study.prompts
+    assert sum(h.cells for h in study.heads) == study.overall.cells
+
+
+def test_heads_can_be_named(small: Model, task: AnswerSet, study: SparsityStudy) -> None:
+    head = study.heads[0].head
+    assert head is not None
+    alone = measure_sparsity(small, task, prompts=12, rotations=6, heads=str(head))
+    assert [h.head for h in alone.heads] == [head]
+    assert alone.heads[0].sparsity == study.heads[0].sparsity
+
+
+def test_the_same_study_twice_is_the_same_document(
+    small: Model, task: AnswerSet, study: SparsityStudy
+) -> None:
+    first, again = study.document(), measure_sparsity(small, task, prompts=12, rotations=6).document()
+    for document in (first, again):
+        document.pop("seconds")
+    assert json.dumps(first) == json.dumps(again)
+
+
+def test_heads_are_chosen_by_how_often_they_carry_the_answer_then_by_how_often_they_are_used() -> None:
+    many = [Head(5, i) for i in range(9)]
+    in_answer = Counter({head: 9 - i for i, head in enumerate(many)})
+    in_circuit = Counter({Head(1, i): 20 - i for i in range(10)}) + in_answer
+    chosen = choose(in_answer, in_circuit)
+    assert chosen[:6] == many[:6]
+    assert chosen[6:] == [Head(1, i) for i in range(6)]
+
+
+def test_the_report_shows_both_pictures(study: SparsityStudy, tmp_path: Path) -> None:
+    from headwise.show.kit.terminal import console
+    from headwise.show.sparsity.report import sparsity_report
+    from headwise.show.sparsity.terminal import sparsity_table
+
+    page = sparsity_report(study).write(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count('class="plot"') == 2 and "rotated directions" in page
+    console().print(sparsity_table(study))
+
+
+def test_unknown_heads_and_heads_without_cells_are_one_line(small: Model, task: AnswerSet) -> None:
+    with pytest.raises(HeadwiseError, match="L9H0 does not exist"):
+        measure_sparsity(small, task, heads="L9H0")
+    with pytest.raises(HeadwiseError, match=r"L0H0 is in none of the \d+ circuits") as caught:
+        measure_sparsity(small, task, heads="L0H0", prompts=4)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_task_that_the_model_gets_wrong_is_one_line(small: Model, task: AnswerSet) -> None:
+    swapped = tuple(
+        AnswerPrompt(p.prompt, p.wrong or "", p.answer, {}, p.wrong_id or 0, p.answer_id)
+        for p in task.prompts
+    )
+    with pytest.raises(HeadwiseError, match="none of the 4 prompts of 'swapped' has a circuit"):
+        measure_sparsity(small, AnswerSet("swapped", swapped[:4]))
+
+
+def test_bad_commands_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.write_text("", encoding="utf-8")
+    for arguments, said in (
+        (["iou"], "there is no task 'iou'"),
+        (["nothing.jsonl"], "there is no file 'nothing.jsonl'"),
+        (["ioi", "--out", str(file)], "cannot be written"),
+    ):
+        assert main(["sparsity", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+
+
+@pytest.mark.real
+def test_the_default_model_on_indirect_objects(
+    smollm2: Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("headwise.model.loading.load.load", lambda _name=None: smollm2)
+    arguments = [
+        "sparsity",
+        "ioi",
+        "--prompts",
+        "8",
+        "--rotations",
+        "3",
+        "--json",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"] < 1e-9 and document["rotation_error"] < 1e-9
+    assert document["overall"]["difference"]["ci"][1] < 0
+    assert len(document["heads"]) == 12
+    assert (tmp_path / "run" / "report.html").stat().st_size > 1_000_000

@@ -1,0 +1,185 @@
+"""The run folder: circuits come back as they went in, bytes are stable, and what is wrong is said in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tiny import prompts_of, tiny
+from tiny_circuits import largest_circuit, two_answers
+
+import headwise
+from headwise.circuits.circuit import Circuit
+from headwise.circuits.files import to_dict
+from headwise.errors import HeadwiseError
+from headwise.runs import RunFolder
+from headwise.survey.records import CircuitRun, PromptRecord, save_run
+from headwise.survey.schema import COLUMNS
+
+CONFIG = {"model": "tiny", "weight_hash": "a" * 64, "dtype": "float32", "task": "t", "settings": {},
+          "mode": "exact", "tau": None, "seed": 0, "prompts": 3}  # fmt: skip
+
+
+def row(number: int, circuit: Circuit, status: str = "traced") -> dict[str, Any]:
+    return {"prompt": number, "text": "text", "token_ids": circuit.token_ids, "tokens": circuit.tokens,
+            "answer": circuit.answer, "wrong": circuit.wrong, "answer_id": circuit.answer_id,
+            "wrong_id": circuit.wrong_id, "labels": '{"wording": "1"}', "status": status,
+            "reason": None if status == "traced" else "why", "difference": circuit.difference,
+            "top": circuit.top}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def circuits() -> list[Circuit]:
+    model = tiny("llama")
+    prompts = prompts_of(9, 12, seed=1)
+    ends = [two_answers(model, prompt) for prompt in prompts]
+    found = headwise.trace(model, prompts, answer=[a for a, _ in ends], wrong=[w for _, w in ends])
+    return [largest_circuit(model), *found]
+
+
+def saved(path: Path, circuits: list[Circuit], **config: Any) -> CircuitRun:
+    records = [PromptRecord(row(0, circuits[0]), circuits[0]), PromptRecord(row(1, circuits[1], "wrong"))]
+    records.append(PromptRecord(row(2, circuits[2]), circuits[2]))
+    return save_run(path, CONFIG | config, records)
+
+
+def rounded(value: Any) -> Any:
+    """Numbers as single precision shows them."""
+    if isinstance(value, float):
+        return pytest.approx(value, rel=1e-6, abs=1e-7)
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list) else value
+
+
+def test_circuits_come_back(tmp_path: Path, circuits: list[Circuit]) -> None:
+    run = saved(tmp_path / "run", circuits)
+    assert run.traced == [0, 2]
+    assert len(run) == 3
+    assert run.labels == [{"wording": "1"}] * 3
+    for number in run.traced:
+        was, now = to_dict(circuits[number]), to_dict(run.circuit(number))
+        # what a run says of itself and not of a circuit
+        for key in ("seconds", "prompt", "model"):
+            del was[key], now[key]
+        order = [(c["target"], c["side"]) for c in now["counterfactuals"]]
+        was["counterfactuals"].sort(key=lambda c: order.index((c["target"], c["side"])))
+        assert now == rounded(was)
+        assert any(e["strengths"] for e in now["edges"])
+    empty = run.circuit(1)
+    assert not empty.nodes
+    assert not empty.edges
+
+
+def test_a_rebuilt_circuit_can_be_intervened_on(tmp_path: Path) -> None:
+    model = tiny("llama")
+    circuit = largest_circuit(model)
+    record = PromptRecord(row(0, circuit), circuit)
+    config = CONFIG | {"model": model.name, "weight_hash": model.weight_hash}
+    rebuilt = save_run(tmp_path / "run", config, [record]).circuit(0)
+    effects = []
+    for one in (circuit, rebuilt):
+        chosen = sorted((e for e in one.edges if e.channels), key=lambda e: e.id)[:2]
+        effects.append(headwise.intervene(model, one, [chosen], draws=1)[0])
+    was, now = effects
+    assert was.logit_change != 0
+    assert (now.edges, now.targets) == (was.edges, was.targets)
+    assert now.edited.logit_difference == pytest.approx(was.edited.logit_difference, rel=1e-6)
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path, circuits: list[Circuit]) -> None:
+    for name in ("one", "two"):
+        saved(tmp_path / name, circuits)
+    files = sorted(p.name for p in (tmp_path / "one").iterdir())
+    assert files == ["edges.parquet", "firings.parquet", "manifest.json", "prompts.parquet", "schema.json"]
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_schema_describes_every_column(tmp_path: Path, circuits: list[Circuit]) -> None:
+    saved(tmp_path / "run", circuits)
+    schema = json.loads((tmp_path / "run" / "schema.json").read_text())
+    for table in COLUMNS:
+        found = pq.read_table(tmp_path / "run" / f"{table}.parquet").schema
+        described = schema[f"{table}.parquet"]
+        assert found.names == list(described)
+        assert all(about["meaning"] for about in described.values())
+    assert schema["edges.parquet"]["channels"]["type"] == "list<int16>"
+
+
+def test_runs_of_one_model_are_read_as_one(tmp_path: Path, circuits: list[Circuit]) -> None:
+    one, two = (saved(tmp_path / name, circuits, task=name) for name in ("one", "two"))
+    both = CircuitRun.load(tmp_path / "one", tmp_path / "two")
+    assert both.traced == [0, 2, 3, 5]
+    assert both.prompts.column("prompt").to_pylist() == list(range(6))
+    assert set(both.edges.column("prompt").to_pylist()) == {0, 2, 3, 5}
+    assert both.edges.num_rows == one.edges.num_rows + two.edges.num_rows
+    assert both.circuit(5) == two.circuit(2)
+
+
+def read_all(*paths: Path) -> tuple[Any, ...]:
+    run = CircuitRun.load(*paths)
+    return run.prompts, run.edges, run.firings
+
+
+def refused(*paths: Path) -> str:
+    with pytest.raises(HeadwiseError) as caught:
+        read_all(*paths)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_runs_of_different_models_are_not_mixed(tmp_path: Path, circuits: list[Circuit]) -> None:
+    saved(tmp_path / "one", circuits)
+    saved(tmp_path / "two", circuits, model="other", weight_hash="b" * 64)
+    message = refused(tmp_path / "one", tmp_path / "two")
+    for part in ("different models", "'tiny'", "'other'", "one", "two"):
+        assert part in message
+    saved(tmp_path / "three", circuits, mode="published")
+    assert "'published'" in refused(tmp_path / "one", tmp_path / "three")
+
+
+def test_what_is_not_a_finished_run_is_refused(tmp_path: Path, circuits: list[Circuit]) -> None:
+    assert "no folder" in refused(tmp_path / "nothing")
+    (tmp_path / "empty").mkdir()
+    assert "is empty" in refused(tmp_path / "empty")
+    (tmp_path / "file").write_text("x")
+    assert "not a folder" in refused(tmp_path / "file")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("x")
+    assert "no manifest.json" in refused(tmp_path / "notes")
+    RunFolder(tmp_path / "other", "contrast", {"seed": 0})
+    assert "another kind (contrast)" in refused(tmp_path / "other")
+    RunFolder(tmp_path / "begun", "circuits", CONFIG)
+    assert "not finished" in refused(tmp_path / "begun")
+    assert "no run folder" in refused()
+
+
+@pytest.mark.parametrize("table", ["prompts", "edges", "firings"])
+def test_damaged_tables_are_refused(tmp_path: Path, circuits: list[Circuit], table: str) -> None:
+    saved(tmp_path / "run", circuits)
+    file = tmp_path / "run" / f"{table}.parquet"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    assert f"{table}.parquet" in refused(tmp_path / "run")
+    # rows of another run
+    rows = pq.read_table(saved(tmp_path / "other", circuits).paths[0] / f"{table}.parquet")
+    pq.write_table(rows.slice(1), file)
+    assert "damaged or of another run" in refused(tmp_path / "run")
+    file.unlink()
+    assert ("not finished" if table == "prompts" else f"{table}.parquet") in refused(tmp_path / "run")
+
+
+def test_a_damaged_manifest_is_refused(tmp_path: Path, circuits: list[Circuit]) -> None:
+    saved(tmp_path / "run", circuits)
+    (tmp_path / "run" / "manifest.json").write_text("{")
+    assert "manifest.json" in refused(tmp_path / "run")
+
+
+def test_a_prompt_that_is_not_there(tmp_path: Path, circuits: list[Circuit]) -> None:
+    with pytest.raises(HeadwiseError, match="no prompt 3: this run has 0 to 2"):
+        saved(tmp_path / "run", circuits).circuit(3)
