@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise import Component, Head, HeadwiseError, Subspace
+from headwise import Cell, Component, Estimate, Head, HeadwiseError, Subspace
 
 
 @given(st.integers(0, 200), st.integers(0, 200))
@@ -61,3 +63,31 @@ def test_projection_is_idempotent_and_leaves_an_orthogonal_rest(width: int, rank
     assert torch.allclose(
         (x - inside) @ subspace.basis, torch.zeros(3, subspace.rank, dtype=torch.float64), atol=1e-9
     )
+
+
+@pytest.mark.parametrize("component", [
+    Component("head", 9, 6), Component("head", 9, 6, source=0), Component("mlp", 2), Component("bias", 3),
+    Component("embedding"), Component("offset"),
+])  # fmt: skip
+def test_a_component_is_read_back_from_its_own_name(component: Component) -> None:
+    assert Component.parse(str(component)) == component
+    assert Component.parse(component.name) == replace(component, source=-1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "MLP", "MLP-1", "bias 3", "L9", "L9H6<-", "L9H6<-x", "L9H6<--1", "embedding0"]
+)
+def test_what_is_no_component_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(HeadwiseError, match="is not a component: write L9H6"):
+        Component.parse(text)
+
+
+def test_cells_sort_by_layer_head_query_key() -> None:
+    cells = [Cell(Head(1, 0), 3, 2), Cell(Head(0, 5), 9, 9), Cell(Head(1, 0), 3, 1), Cell(Head(0, 5), 2, 0)]
+    assert sorted(cells) == sorted(cells, key=lambda c: (c.head.layer, c.head.index, c.query, c.key))
+
+
+def test_an_estimate_excludes_what_its_interval_does_not_hold() -> None:
+    found = Estimate(0.5, 0.2, 0.8, n=5, clusters=5)
+    assert found.excludes(0.0) and found.excludes(1.0)
+    assert not found.excludes(0.2)

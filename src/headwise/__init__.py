@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     from headwise.sparsity.study import measure_sparsity as measure_sparsity
     from headwise.survey.collect import trace_many as trace_many
     from headwise.survey.records import CircuitRun as CircuitRun
+    from headwise.types import Cell as Cell
     from headwise.types import Component as Component
+    from headwise.types import Estimate as Estimate
     from headwise.types import Head as Head
+    from headwise.types import Removed as Removed
+    from headwise.types import Signal as Signal
     from headwise.types import Subspace as Subspace
     from headwise.why.explain import Explanation as Explanation
     from headwise.why.explain import explain as explain
@@ -55,8 +59,12 @@ _HOMES = {
     "RemoveWithin": "headwise.model.edits",
     "SetVectors": "headwise.model.edits",
     "SwapWithin": "headwise.model.edits",
+    "Cell": "headwise.types",
     "Component": "headwise.types",
+    "Estimate": "headwise.types",
     "Head": "headwise.types",
+    "Removed": "headwise.types",
+    "Signal": "headwise.types",
     "Subspace": "headwise.types",
     "HeadwiseError": "headwise.errors",
     "FeatureBank": "headwise.contrast.bank",
@@ -67,17 +75,21 @@ _HOMES = {
 
 __all__ = [
     "AddVectors",
+    "Cell",
     "Channels",
     "Circuit",
     "CircuitRun",
     "Component",
+    "Estimate",
     "Explanation",
     "FeatureBank",
     "Head",
     "HeadwiseError",
     "Model",
     "RemoveWithin",
+    "Removed",
     "SetVectors",
+    "Signal",
     "Subspace",
     "SwapWithin",
     "__version__",

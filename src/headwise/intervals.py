@@ -1,4 +1,4 @@
-"""Bootstrap intervals over prompts: resample prompts, never the cells of one prompt, which hang together."""
+"""Bootstrap intervals over prompts: resample prompts, never the cells of one prompt, which are correlated."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from headwise.randomness import keyed
+from headwise.types import Estimate
 
 DRAWS = 1000
 
@@ -43,3 +44,28 @@ def mean_interval(values: Tensor, seed: int, *labels: object) -> tuple[Tensor, T
     mean = filled.sum(0) / known.sum(0)
     shape = values.shape[1:]
     return mean.reshape(shape), low.reshape(shape), high.reshape(shape)
+
+
+def estimate(values: Tensor, seed: int, *labels: object, clusters: Tensor | None = None) -> Estimate:
+    """The mean of values [n] with its 95 % interval; NaN where there is none.
+
+    ``clusters`` [n] says which values belong together (those of one prompt, of one template): clusters are resampled
+    whole. Without it every value is a cluster of its own.
+
+    >>> found = estimate(torch.tensor([1.0, 2.0, 3.0, 4.0]), 0, "example", clusters=torch.tensor([0, 0, 1, 1]))
+    >>> found.mean, found.low, found.high, found.n, found.clusters
+    (2.5, 1.5, 3.5, 4, 2)
+    """
+    known = ~values.isnan()
+    if clusters is None:
+        mean, low, high = (float(x) for x in mean_interval(values, seed, *labels))
+        return Estimate(mean, low, high, n=int(known.sum()), clusters=int(known.sum()))
+    kept = values[known].double()
+    names, which = clusters[known].unique(return_inverse=True)
+    sums, sizes = (
+        torch.zeros(len(names), dtype=torch.float64).index_add_(0, which, x)
+        for x in (kept, torch.ones_like(kept))
+    )
+    weights = resampled(len(names), seed, *labels)
+    low, high = bounds((weights @ sums) / (weights @ sizes))
+    return Estimate(float(kept.mean()), float(low), float(high), n=len(kept), clusters=len(names))

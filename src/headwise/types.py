@@ -1,4 +1,9 @@
-"""Small frozen value types that every room uses: a head, a component of the stream, a subspace of head space."""
+"""The nouns of the house, as small frozen value types: each is defined here once and means the same in every room.
+
+A *head* has *cells* (one query, one key). *Components* write into the residual stream; what one of them writes into
+some channels of one side of a head is a *signal*, and a signal that a search took away is *removed*, with what that
+did. A *subspace* is part of a head's query or key space. An *estimate* is a mean with its interval.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import operator
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -90,7 +95,32 @@ def _is_pair(value: Any) -> bool:
     )
 
 
+class Cell(NamedTuple):
+    """One cell of a pattern: a head at a query (destination) position, and the key (source) position it reads.
+
+    >>> Cell(Head(9, 6), 14, 3)
+    L9H6@14<-3
+    >>> Cell(Head(9, 6), 14, 3) < Cell(Head(9, 6), 14, 4) < Cell(Head(10, 0), 2, 1)
+    True
+    """
+
+    head: Head
+    query: int
+    key: int
+
+    def at(self, side: Side) -> int:
+        """The position whose query (or key) a side speaks of."""
+        return self.query if side == "query" else self.key
+
+    def __str__(self) -> str:
+        return f"{self.head}@{self.query}<-{self.key}"
+
+    __repr__ = __str__
+
+
 ComponentKind = Literal["embedding", "head", "mlp", "bias", "offset"]
+_LAYER_KINDS: dict[str, ComponentKind] = {"MLP": "mlp", "bias": "bias"}
+_LAYER_NAME = re.compile(r"(MLP|bias)([0-9]{1,9})")
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -117,16 +147,102 @@ class Component:
             raise HeadwiseError(f"{self} is not a head")
         return Head(self.layer, self.index)
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """The component whatever token it read: ``L9H6``, ``MLP2``, ``bias3``, ``embedding``, ``offset``."""
         if self.kind == "head":
-            return f"L{self.layer}H{self.index}" + (f"<-{self.source}" if self.source >= 0 else "")
+            return str(self.head)
         if self.kind == "mlp":
             return f"MLP{self.layer}"
         if self.kind == "bias":
             return f"bias{self.layer}"
         return self.kind
 
+    @classmethod
+    def parse(cls, text: str) -> Component:
+        """Read a component's name, with or without the token it read.
+
+        >>> [Component.parse(name) for name in ("L9H6", "L9H6<-3", "MLP2", "bias3", "embedding")]
+        [L9H6, L9H6<-3, MLP2, bias3, embedding]
+        >>> Component.parse("layer nine")
+        Traceback (most recent call last):
+        ...
+        headwise.errors.HeadwiseError: 'layer nine' is not a component: write L9H6, L9H6<-3, MLP2, bias3 or embedding
+        """
+        if text == "embedding" or text == "offset":
+            return cls(text)
+        if match := _LAYER_NAME.fullmatch(text):
+            return cls(_LAYER_KINDS[match[1]], int(match[2]))
+        name, arrow, source = text.partition("<-")
+        try:
+            head = Head.parse(name)
+            if arrow and not (source.isascii() and source.isdigit() and len(source) <= 9):
+                raise HeadwiseError(source)
+        except HeadwiseError:
+            raise HeadwiseError(
+                f"{shortened(text)!r} is not a component: write L9H6, L9H6<-3, MLP2, bias3 or embedding"
+            ) from None
+        return cls("head", head.layer, head.index, int(source) if arrow else -1)
+
+    def __str__(self) -> str:
+        return self.name + (f"<-{self.source}" if self.source >= 0 else "")
+
     __repr__ = __str__
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Signal:
+    """What one component writes into some channels of one side of a head: which signal it is, and nothing else.
+
+    >>> Signal(Head(9, 6), "key", Component("mlp", 2), (3, 17))
+    MLP2 -> L9H6 key [3, 17]
+    """
+
+    head: Head
+    """The head that reads it."""
+    side: Side
+    writer: Component
+    channels: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.writer} -> {self.head} {self.side} [{', '.join(map(str, self.channels))}]"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A signal that a search took away from one cell, and what that did."""
+
+    signal: Signal
+    attribution: float
+    """Its part of the attention by integrated gradients: the order of removal."""
+    drop: float
+    """The attention that its removal took; a side's drops sum to the whole fall."""
+    strengths: tuple[float, ...] = ()
+    """What the writer wrote along each channel's unit direction: u_k at the query, v_k at the key's token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with its 95 % interval. ``n`` values were averaged, of ``clusters`` units that were resampled.
+
+    >>> Estimate(0.5, 0.4, 0.6, n=40, clusters=10).to_json()
+    {'mean': 0.5, 'ci': [0.4, 0.6], 'n': 40, 'clusters': 10}
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    clusters: int
+
+    def excludes(self, value: float) -> bool:
+        """Whether the interval lies wholly on one side of a value."""
+        return self.low > value or self.high < value
+
+    def to_json(self) -> dict[str, Any]:
+        return {"mean": self.mean, "ci": [self.low, self.high], "n": self.n, "clusters": self.clusters}
 
 
 @dataclass(frozen=True, eq=False)
