@@ -27,7 +27,8 @@ from headwise.contrast.swap_tests import Probe, capture_rows, measure
 from headwise.model.batch import Batch, by_length
 from headwise.model.capture import MAX_TOKENS
 from headwise.model.model import Model
-from headwise.tasks import Contrast, binding
+from headwise.tasks.labelled.binding import binding
+from headwise.tasks.labelled.types import Contrast
 from headwise.types import Subspace
 
 

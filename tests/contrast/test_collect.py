@@ -5,7 +5,8 @@ import torch
 from words import worded_model
 
 from headwise.contrast.collect import collect_pairs, fit_heads
-from headwise.tasks import binding, filter
+from headwise.tasks.labelled.binding import binding
+from headwise.tasks.labelled.filter import filter
 from headwise.types import Head
 
 MODEL = worded_model()

@@ -6,7 +6,8 @@ from words import worded_model
 
 from headwise.contrast.heads import benjamini_hochberg, choose_heads, label_attention, rank_heads
 from headwise.errors import HeadwiseError
-from headwise.tasks import binding, filter
+from headwise.tasks.labelled.binding import binding
+from headwise.tasks.labelled.filter import filter
 from headwise.types import Head
 
 HEADS = [Head(layer, index) for layer in range(5) for index in range(10)]

@@ -29,6 +29,7 @@ from headwise.contrast.study import contrast
 from headwise.errors import HeadwiseError
 from headwise.scale import disk, folder, work
 from headwise.scale.folder import WORK
+from headwise.scale.manifest import read_manifest
 from headwise.toy.small_lm import DATA
 
 MODEL = worded_model()
@@ -234,7 +235,7 @@ def _at_the_end_of_scanning(stage: str, done: int, total: int) -> None:
 
 def test_every_flipped_bit_of_a_chunk_is_noticed(file: Path, tmp_path: Path) -> None:
     chunks = stopped(file, tmp_path / "run", "testing swaps", 9)
-    keeper = work.Keeper(tmp_path / "run" / WORK, 2, folder.read_manifest(tmp_path / "run").stamp)
+    keeper = work.Keeper(tmp_path / "run" / WORK, 2, read_manifest(tmp_path / "run").stamp)
     chunk = work.Chunk(0, (None,) * 8)
     assert keeper.place(chunk) in chunks
     assert keeper.has(chunk)

@@ -14,7 +14,8 @@ from headwise.contrast.example import attribute_prompt
 from headwise.contrast.result import TABLES, ContrastRun
 from headwise.contrast.study import contrast
 from headwise.errors import HeadwiseError
-from headwise.tasks import binding, filter
+from headwise.tasks.labelled.binding import binding
+from headwise.tasks.labelled.filter import filter
 
 MODEL = worded_model()
 SMALL: dict[str, Any] = {"prompts": 40, "test": 12, "scan": 12}

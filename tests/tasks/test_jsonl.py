@@ -6,7 +6,7 @@ import pytest
 from words import word_tokenizer
 
 from headwise.errors import HeadwiseError
-from headwise.tasks import read_jsonl
+from headwise.tasks.labelled.jsonl import read_jsonl
 
 TOKENIZER = word_tokenizer()
 

@@ -4,8 +4,11 @@ import pytest
 from words import word_tokenizer
 
 from headwise.errors import HeadwiseError
-from headwise.tasks import Example, binding, design_warnings, filter, make_task
-from headwise.tasks.labelled.design import order_position_correlation, position_correlation
+from headwise.tasks.labelled.binding import binding
+from headwise.tasks.labelled.design import design_warnings, order_position_correlation, position_correlation
+from headwise.tasks.labelled.filter import filter
+from headwise.tasks.labelled.make import make_task
+from headwise.tasks.labelled.types import Example
 
 TOKENIZER = word_tokenizer()
 

@@ -37,7 +37,7 @@ def circuits(
 
     The run folder holds manifest.json, schema.json and the tables prompts, edges and firings as parquet.
     """
-    from headwise.tasks.answers.make import check_answer_task
+    from headwise.tasks.names import check_answer_task
 
     check_answer_task(task)
     from headwise.cli.bars import timed_bar

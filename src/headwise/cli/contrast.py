@@ -50,7 +50,7 @@ def contrast(
     """Find a task's heads, fit its features in them, and test them on what was held out."""
     from headwise.contrast.study import contrast as study
     from headwise.model.loading.load import load
-    from headwise.tasks import check_task_name
+    from headwise.tasks.names import check_task_name
 
     check_task_name(task)
     options = task_options(

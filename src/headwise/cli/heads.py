@@ -33,7 +33,8 @@ def heads(
     from headwise.contrast.heads import choose_heads
     from headwise.contrast.study import scan_heads
     from headwise.model.loading.load import load
-    from headwise.tasks import check_task_name, make_task
+    from headwise.tasks.labelled.make import make_task
+    from headwise.tasks.names import check_task_name
 
     check_task_name(task)
     options = task_options(pairs=pairs, categories=categories, jitter=jitter or None, format=format)

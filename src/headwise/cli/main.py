@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 from headwise.errors import HeadwiseError
 from headwise.strings import printable
@@ -117,6 +118,8 @@ def _run_verb(arguments: list[str]) -> int:
     app = import_module(VERBS[name][0]).app
     try:
         code = app(args=rest, prog_name=f"headwise {name}", standalone_mode=False)
+    except HeadwiseError as error:
+        raise HeadwiseError(_with_flags(str(error), app)) from error
     except Exception as error:
         # Which library raises a usage error depends on typer's version (some carry their own copy of click).
         if not hasattr(error, "format_message"):
@@ -125,6 +128,17 @@ def _run_verb(arguments: list[str]) -> int:
             raise
         raise HeadwiseError(f"{_one_line(error)} (see `headwise {name} --help`)") from error
     return code if isinstance(code, int) else 0
+
+
+def _with_flags(message: str, app: Any) -> str:
+    """A message that names the command's options where the library names its parameters."""
+    if "=" not in message:
+        return message
+    from typer.main import get_command
+
+    from headwise.cli.flags import options, with_flags
+
+    return with_flags(message, options(get_command(app)))
 
 
 def overview() -> str:

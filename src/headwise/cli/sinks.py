@@ -42,7 +42,7 @@ def sinks(
     if task is not None and texts is not None:
         raise HeadwiseError(f"--task {task} and --texts {texts} both say what to read: give one of them")
     if task is not None:
-        from headwise.tasks.answers.make import check_answer_task
+        from headwise.tasks.names import check_answer_task
 
         check_answer_task(task)
     if task is None and texts is None and prompts > len(TEXTS):

@@ -28,7 +28,7 @@ def sparsity(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Split the attention that a task's circuits use over channels, beside rotated directions."""
-    from headwise.tasks.answers.make import check_answer_task
+    from headwise.tasks.names import check_answer_task
 
     check_answer_task(task)
     if out is not None:

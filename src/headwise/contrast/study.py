@@ -39,7 +39,8 @@ from headwise.scale.folder import RunFolder, package_versions
 from headwise.scale.manifest import ModelShape
 from headwise.scale.tensors import from_bytes, to_bytes
 from headwise.scale.work import cut
-from headwise.tasks import design_warnings, make_task
+from headwise.tasks.labelled.design import design_warnings
+from headwise.tasks.labelled.make import make_task
 from headwise.tasks.labelled.types import Contrast, Example, Task
 from headwise.types import Head
 

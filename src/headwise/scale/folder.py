@@ -10,11 +10,9 @@ Looking at a folder changes nothing in it. Only names of our own are ever remove
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from fnmatch import fnmatch
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,13 +22,13 @@ from torch import Tensor
 
 from headwise import jsons
 from headwise.errors import HeadwiseError
-from headwise.files import PART, refuse_unwritable, replacing, sha256_of, unwritable
+from headwise.files import PART, replacing, sha256_of, unwritable
 from headwise.scale import tensors as sealed
 from headwise.scale.disk import Interrupted
-from headwise.scale.manifest import FILE, Manifest, quoted_kind, read_manifest
+from headwise.scale.manifest import FILE, Manifest
+from headwise.scale.place import WORK, refuse_taken
 from headwise.scale.work import Keeper, cleared, remove_chunks
 
-WORK = ".headwise-work"
 LOCK = "lock"
 
 
@@ -45,48 +43,6 @@ def package_versions(*packages: str) -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
-
-
-def refuse_taken(path: str | Path, kind: str) -> Manifest | None:
-    """Refuse a folder in which no run of this kind can begin or continue; the manifest, if there is one already.
-
-    >>> refuse_taken("/usr", "contrast")
-    Traceback (most recent call last):
-    ...
-    headwise.errors.HeadwiseError: '/usr' holds other files (...): choose an --out folder that is empty or new
-    """
-    found = _manifest_in(path, kind)
-    if found is None or found.files is None:
-        try:
-            refuse_unwritable(Path(path) / FILE)
-        except HeadwiseError as error:
-            raise HeadwiseError(str(error).replace(str(Path(path) / FILE), str(path), 1)) from None
-    return found
-
-
-def _manifest_in(path: str | Path, kind: str) -> Manifest | None:
-    try:
-        names = os.listdir(path)
-    except FileNotFoundError:
-        if os.path.islink(path):
-            raise HeadwiseError(f"{str(path)!r} is a link to nothing: choose another --out folder") from None
-        return None
-    except (OSError, ValueError) as error:
-        raise unwritable(path, error) from None
-    if FILE in names:
-        found = read_manifest(Path(path))
-        if found.kind != kind:
-            raise HeadwiseError(
-                f"{str(path)!r} holds another run ({quoted_kind(found)}, not {kind}): choose a fresh --out folder"
-            )
-        return found
-    strange = sorted(name for name in names if name != WORK and not fnmatch(name, PART))
-    if strange:
-        raise HeadwiseError(
-            f"{str(path)!r} holds other files ({strange[0]!r}{' …' if len(strange) > 1 else ''}): "
-            "choose an --out folder that is empty or new"
-        )
-    return None
 
 
 class RunFolder:
@@ -122,7 +78,7 @@ class RunFolder:
         other = [key for key in asked.config if found.config.get(key) != asked.config[key]]
         raise HeadwiseError(
             f"{str(self.path)!r} holds another run ({asked.kind} with other {', '.join(other[:3]) or 'settings'}): "
-            "choose a fresh --out folder"
+            "choose a fresh out= folder"
         )
 
     @property
@@ -176,7 +132,7 @@ class RunFolder:
             lock.acquire(timeout=0)
         except Timeout:
             raise HeadwiseError(
-                f"{str(self.path)!r} is being written by another process: wait for it, or choose another --out folder"
+                f"{str(self.path)!r} is being written by another process: wait for it, or choose another out= folder"
             ) from None
         self._held.callback(lock.release)
 

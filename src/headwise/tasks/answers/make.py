@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from headwise.errors import HeadwiseError
 from headwise.model.prompts import require_tokenizer
 from headwise.tasks.answers.facts import facts
 from headwise.tasks.answers.greater_than import greater_than
 from headwise.tasks.answers.ioi import ioi
 from headwise.tasks.answers.pronouns import pronouns
 from headwise.tasks.answers.types import AnswerSet, read_answers
+from headwise.tasks.names import check_answer_task
 
 ANSWER_TASKS: dict[str, Callable[..., AnswerSet]] = {
     "ioi": ioi,
@@ -22,28 +20,6 @@ ANSWER_TASKS: dict[str, Callable[..., AnswerSet]] = {
     "pronouns": pronouns,
     "facts": facts,
 }
-
-
-def check_answer_task(name: str) -> None:
-    """Refuse a task that does not exist, before a model is loaded for it.
-
-    >>> check_answer_task("pronoun")
-    Traceback (most recent call last):
-    ...
-    headwise.errors.HeadwiseError: there is no task 'pronoun': did you mean 'pronouns'? (ioi, greater-than, pronouns,
-    facts, or the path of a .jsonl file)
-    """
-    if name in ANSWER_TASKS:
-        return
-    if not name.endswith((".jsonl", ".json")):
-        near = get_close_matches(name.lower(), ANSWER_TASKS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        known = f"{', '.join(ANSWER_TASKS)}, or the path of a .jsonl file"
-        raise HeadwiseError(
-            f"there is no task {name!r}: " + (f"{hint}({known})" if hint else f"write {known}")
-        )
-    if not os.path.isfile(name):
-        raise HeadwiseError(f"there is no file {name!r}")
 
 
 def make_answers(
