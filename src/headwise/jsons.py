@@ -80,7 +80,7 @@ def dumps(value: Any, *, indent: int | None = 1) -> str:
     >>> dumps({"p": float("nan"), "token": "é\\x9b"}, indent=None)
     '{"p": null, "token": "é\\\\u009b"}'
     """
-    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
     return _UNSAFE.sub(_escaped, text)
 
 
@@ -90,7 +90,7 @@ def for_html(value: Any) -> str:
     >>> for_html("</script>")
     '"\\\\u003c/script\\\\u003e"'
     """
-    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _MARKUP.sub(_escaped, _UNSAFE.sub(_escaped, text))
 
 
@@ -107,13 +107,18 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The value with None for every number that is not finite, as JSON has no other word for them.
+
+    >>> finite({"p": [0.5, float("inf")], "n": (1,)})
+    {'p': [0.5, None], 'n': [1]}
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value
 
 

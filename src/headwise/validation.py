@@ -89,15 +89,17 @@ def quoted(value: Any) -> str:
 
 
 def place_of(path: Sequence[int | str]) -> str:
-    """A field's place as one would write it.
+    """A field's place as one would write it; a key that somebody made up is quoted.
 
-    >>> place_of(("edges", 3, "channels", 0))
-    'edges[3].channels[0]'
+    >>> place_of(("edges", 3, "channels", 0)), place_of(("groups", "a\\nb"))
+    ('edges[3].channels[0]', "groups['a\\\\nb']")
     """
     made = ""
     for step in path:
-        name = step if isinstance(step, int) else printable(shortened(step, QUOTED))
-        made += f"[{name}]" if isinstance(step, int) else f".{name}" if made else str(name)
+        if isinstance(step, str) and step.isidentifier() and len(step) <= QUOTED:
+            made += f".{step}" if made else step
+        else:
+            made += f"[{quoted(step)}]"
     return made
 
 

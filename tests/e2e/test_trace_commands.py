@@ -186,7 +186,7 @@ def test_wrong_requests_are_one_line(command: Command, arguments: list[str], mes
 def test_a_circuit_of_another_model_is_refused(command: Command, other_circuit: Path) -> None:
     done = command("intervene", str(other_circuit))
     assert done.returncode == 2
-    assert "is a circuit of 'tiny-llama'" in done.stderr
+    assert "is of 'tiny-llama' (weights " in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 

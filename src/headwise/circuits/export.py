@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.circuits.circuit import Circuit, Node
-from headwise.errors import HeadwiseError
+from headwise.files import write_bytes
 
 if TYPE_CHECKING:
     import networkx
@@ -28,7 +29,7 @@ def to_networkx(circuit: Circuit) -> networkx.MultiDiGraph:
     return graph
 
 
-# XML 1.0 has no way to write these characters
+# XML 1.0 has no way to write these characters.
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -37,17 +38,22 @@ def to_graphml(circuit: Circuit, path: str | Path) -> None:
     import networkx
 
     graph = to_networkx(circuit)
-    graph.graph["tokens"] = _NOT_XML.sub("?", json.dumps(list(circuit.tokens), ensure_ascii=False))
-    for _, data in graph.nodes(data=True):
-        for name in [name for name, value in data.items() if value is None]:
-            del data[name]
-        data["label"] = _NOT_XML.sub("?", data["label"])
+    graph.graph["tokens"] = json.dumps(list(circuit.tokens), ensure_ascii=False)
     for *_, data in graph.edges(data=True):
         data["channels"] = " ".join(map(str, data["channels"]))
-    try:
-        networkx.write_graphml(graph, path)
-    except OSError as error:
-        raise HeadwiseError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+    for data in (
+        graph.graph,
+        *(d for _, d in graph.nodes(data=True)),
+        *(d for *_, d in graph.edges(data=True)),
+    ):
+        for name, value in [*data.items()]:
+            if value is None:
+                del data[name]
+            elif isinstance(value, str):
+                data[name] = _NOT_XML.sub("?", value)
+    buffer = io.BytesIO()
+    networkx.write_graphml(graph, buffer)
+    write_bytes(path, buffer.getvalue())
 
 
 _FEATURE_TYPES = {

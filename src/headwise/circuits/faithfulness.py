@@ -17,6 +17,7 @@ from torch import Tensor
 
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.interventions import COPIES, answer_difference
+from headwise.circuits.schema import require_fit
 from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
 from headwise.model.stream_edits import run_edited
@@ -52,6 +53,7 @@ class Faithfulness:
 
 def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int = 0) -> Faithfulness:
     """Ablate the firings outside and inside a circuit, and outside and inside random ones of the same size."""
+    require_fit(circuit, model)
     heads = [n for n in circuit.heads if n.key <= n.query]
     if not heads:
         raise HeadwiseError("this circuit has no head: there is nothing to ablate")

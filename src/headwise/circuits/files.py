@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node
+from headwise import jsons
+from headwise.circuits.circuit import Circuit
+from headwise.circuits.schema import SCHEMA, CircuitShape, require_fit, require_prompt
 from headwise.errors import HeadwiseError
+from headwise.files import write_json
+from headwise.validation import check, quoted
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
-SCHEMA = 1
+GIVE = "give a file written by headwise trace --json"
 
 
 def to_dict(circuit: Circuit) -> dict[str, Any]:
@@ -55,77 +58,25 @@ def to_dict(circuit: Circuit) -> dict[str, Any]:
 
 
 def save(circuit: Circuit, path: str | Path) -> None:
-    text = json.dumps(to_dict(circuit), ensure_ascii=False, indent=1)
-    try:
-        Path(path).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise HeadwiseError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+    """Write the file, if :func:`load` would read it: a circuit made by hand may lack what a file needs."""
+    data = jsons.finite(to_dict(circuit))
+    check(CircuitShape, data, "this circuit cannot be saved")
+    write_json(path, data)
 
 
 def load(path: str | Path, model: Model | None = None) -> Circuit:
     """Read a circuit file; with ``model`` given, a circuit of another model is refused."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise HeadwiseError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
-    except ValueError:
-        raise HeadwiseError(
-            f"{str(path)!r} is not JSON: give a file written by headwise trace --json"
-        ) from None
+    where = repr(str(path))
+    data = jsons.read(path, "a circuit", GIVE)
     if not isinstance(data, dict) or data.get("kind") != "headwise-circuit":
-        raise HeadwiseError(f"{str(path)!r} is not a circuit: give a file written by headwise trace --json")
+        raise HeadwiseError(f"{where} is not a circuit: {GIVE}")
     schema = data.get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA:
+    if type(schema) is not int or schema > SCHEMA:
         raise HeadwiseError(
-            f"{str(path)!r} has schema {schema}, this headwise reads up to {SCHEMA}: upgrade headwise to open it"
+            f"{where} has schema {quoted(schema)}, this headwise reads up to {SCHEMA}: upgrade headwise to open it"
         )
-    try:
-        circuit = from_dict(data)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise HeadwiseError(
-            f"{str(path)!r} is damaged ({type(error).__name__}: {error}): trace it again"
-        ) from None
-    if model is not None and circuit.weight_hash and circuit.weight_hash != model.weight_hash:
-        raise HeadwiseError(
-            f"{str(path)!r} is a circuit of {circuit.model!r} (weights {circuit.weight_hash[:12]}), not of "
-            f"{model.name!r} (weights {model.weight_hash[:12]}): load that model, or trace the prompt again"
-        )
+    circuit = check(CircuitShape, data, f"the circuit {where}", "trace it again").circuit()
+    if model is not None:
+        require_fit(circuit, model, f"the circuit {where}")
+        require_prompt(circuit, model, f"the circuit {where}")
     return circuit
-
-
-def from_dict(data: dict[str, Any]) -> Circuit:
-    nodes = tuple(
-        Node(n["kind"], n["layer"], n["head"], n["query"], n["key"], n["attention"]) for n in data["nodes"]
-    )
-    known = {node.id for node in nodes}
-    for edge in data["edges"]:
-        for end in (edge["source"], edge["target"]):
-            if end not in known:
-                raise KeyError(f"edge names {end!r}, which is no node")
-    return Circuit(
-        nodes=nodes,
-        edges=tuple(
-            Edge(e["source"], e["target"], e["side"], e["weight"], tuple(e["channels"]),
-                 tuple(e.get("strengths", ())), tuple(e["signal"]) if "signal" in e else None)
-            for e in data["edges"]
-        ),
-        tokens=tuple(data["tokens"]),
-        token_ids=tuple(data["token_ids"]),
-        prompt=data["prompt"],
-        answer=data["answer"],
-        wrong=data["wrong"],
-        answer_id=data["answer_id"],
-        wrong_id=data["wrong_id"],
-        mode=data["mode"],
-        model=data["model"]["name"],
-        weight_hash=data["model"]["weight_hash"],
-        seconds=data["seconds"],
-        counterfactuals=tuple(
-            Counterfactual(c["target"], c["side"], c["removed"], c["attention"], c["predicted"], c["edited"],
-                           tuple(c["controls"]))
-            for c in data["counterfactuals"]
-        ),
-        notes=tuple(data["notes"]),
-        difference=data.get("difference"),
-        top=data.get("top"),
-    )  # fmt: skip

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from headwise.circuits.circuit import Circuit, Edge
 from headwise.circuits.counterfactual import Members, Removal, removal, unused
+from headwise.circuits.schema import require_edge, require_fit
 from headwise.circuits.trace import firing_of
 from headwise.errors import HeadwiseError
 from headwise.model.rotary import Rotary
@@ -117,10 +118,9 @@ def intervene(
         raise HeadwiseError(f"scope {scope!r} is not a scope: write 'local' or 'global'")
     if action not in ("remove", "boost"):
         raise HeadwiseError(f"action {action!r} is not an action: write 'remove' or 'boost'")
-    if circuit.weight_hash and circuit.weight_hash != model.weight_hash:
-        raise HeadwiseError(
-            f"this is a circuit of {circuit.model!r} with other weights than {model.name!r}: trace it again"
-        )
+    require_fit(circuit, model)
+    for edge in (edge for chosen in edges for edge in chosen):
+        require_edge(edge, circuit, model)
     generator = seeded(seed)
     with torch.no_grad():
         up = Upstream(split(model, list(circuit.token_ids)), 0)
