@@ -10,6 +10,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from functools import lru_cache
 from pathlib import Path
 
+import half_precision  # noqa: F401  (first: it must act before torch is loaded)
 import pytest
 import torch
 from tiny import VARIANTS, tiny

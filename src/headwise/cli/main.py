@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, NeedsSetting
 from headwise.strings import printable
 
 # verb: (module, what it does in one line); shown in this order
@@ -50,7 +50,7 @@ def run() -> None:
 
     try:
         prepare()
-        code = main(sys.argv[1:])
+        code = main(sys.argv[1:], start_again=_start_again)
     except HeadwiseError as error:
         code = _complain(str(error))
     with suppress(HeadwiseError, OSError):  # said already, or nobody reads any more
@@ -60,8 +60,12 @@ def run() -> None:
     os._exit(code)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(
+    arguments: Sequence[str], *, start_again: Callable[[Mapping[str, str]], None] = lambda variables: None
+) -> int:
     """Run the command line ``arguments``; the exit code.
+
+    ``start_again`` is told the environment variables without which this process cannot do what was asked.
 
     >>> main(["explane"])
     2
@@ -69,6 +73,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         code = _dispatch(list(arguments))
         sys.stdout.flush()
+    except NeedsSetting as error:
+        start_again(error.variables)
+        return _complain(str(error))
     except HeadwiseError as error:
         return _complain(str(error))
     except KeyboardInterrupt:
@@ -79,6 +86,12 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _start_again(variables: Mapping[str, str]) -> None:
+    from headwise.model.loading.half import restart
+
+    restart(variables)
 
 
 def _dispatch(arguments: list[str]) -> int:

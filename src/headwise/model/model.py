@@ -18,6 +18,7 @@ from headwise.model.batch import Padding, Positions
 from headwise.model.capture import MAX_TOKENS, Request
 from headwise.model.captured import Captured, Wanted
 from headwise.model.edits import Edit
+from headwise.model.loading.half import refuse_if_deadly
 from headwise.model.prompts import NoTokenizer, Prompt, encode, encode_one
 from headwise.types import Head, HeadLike
 
@@ -34,6 +35,7 @@ class Model:
     """
 
     def __init__(self, hf: Any, tokenizer: Any = None, *, name: str = "model") -> None:
+        refuse_if_deadly(str(hf.dtype), hf.get_input_embeddings().weight.device.type)
         self.hf = hf
         self.tokenizer: Any = NoTokenizer() if tokenizer is None else tokenizer
         self.name = name

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from headwise.errors import HeadwiseError
 from headwise.model.loading import store
 from headwise.model.loading.catalogue import DEFAULT, is_known, known
+from headwise.model.loading.half import refuse_if_deadly
 from headwise.model.loading.quiet import quiet_transformers
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def read(
     """
     number = dtype_of(dtype)
     target = _device(device, device_map)
+    refuse_if_deadly(str(number), target.type)
     place = _place(name, revision)
     given: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     if place.revision:
