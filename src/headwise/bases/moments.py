@@ -1,0 +1,129 @@
+"""What flows through every head: second moments of the queries and keys that meet, from one pass over some texts.
+
+A cell is *attended* where its attention is at least ``ATTENDED``. The query is taken as it is before rotation, the key
+as that query sees it: R_dᵀ k_t, less the mean of the query's other visible keys. All heads of all layers are followed
+in one forward pass; nothing is kept but sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from headwise.bases.balanced import HeadMoments
+from headwise.errors import HeadwiseError
+from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
+from headwise.model.batch import Batch
+from headwise.model.forward import Instruments, forward
+from headwise.model.rotary import Rotary
+
+if TYPE_CHECKING:
+    from headwise.model.model import Model
+
+ATTENDED = 0.2
+"""Attention from which a cell counts: what a person would ask about."""
+
+
+@dataclass(frozen=True, eq=False)
+class MomentSums:
+    """Sums over the attended cells of every head: L layers, H heads; add two to join what two workers saw."""
+
+    cells: Tensor
+    """[L, H]"""
+    query: Tensor
+    """[L, H, d_head]: Σ q."""
+    query_square: Tensor
+    """[L, H, d_head, d_head]: Σ q qᵀ."""
+    key_square: Tensor
+    """[L, H, d_head, d_head]: Σ Δk Δkᵀ."""
+
+    @classmethod
+    def zero(cls, layers: int, heads: int, d_head: int) -> MomentSums:
+        shape = (layers, heads)
+        return cls(
+            torch.zeros(shape, dtype=torch.float64),
+            torch.zeros(*shape, d_head, dtype=torch.float64),
+            torch.zeros(*shape, d_head, d_head, dtype=torch.float64),
+            torch.zeros(*shape, d_head, d_head, dtype=torch.float64),
+        )
+
+    def __add__(self, other: MomentSums) -> MomentSums:
+        return MomentSums(
+            self.cells + other.cells,
+            self.query + other.query,
+            self.query_square + other.query_square,
+            self.key_square + other.key_square,
+        )
+
+    def moments(self) -> HeadMoments:
+        """Means over the cells; a head without any has moments of zero."""
+        count = self.cells.clamp(min=1)[..., None]
+        return HeadMoments(
+            self.cells,
+            self.query / count,
+            self.query_square / count[..., None],
+            self.key_square / count[..., None],
+        )
+
+
+def collect_moments(model: Model, token_ids: Sequence[Sequence[int]]) -> MomentSums:
+    """The sums of one batch of texts, all heads of all layers in one forward pass.
+
+    Texts of one token have nothing to be relative to; a batch should hold texts of similar length.
+    """
+    if not token_ids:
+        raise HeadwiseError("there are no texts to take moments of: give at least one")
+    anatomy = model.anatomy
+    batch = Batch.of([list(ids) for ids in token_ids])
+    sums = MomentSums.zero(model.n_layers, anatomy.n_heads, anatomy.d_head)
+    rotaries: dict[int, Rotary | None] = {}
+    real = torch.arange(batch.ids.shape[1]) < batch.lengths[:, None]  # right padding: a pad is nobody's key
+
+    def note_rotary(layer: int, _module: Any, _args: tuple, kwargs: dict) -> None:
+        rotaries[layer] = Rotary.of(kwargs.get("position_embeddings"))
+
+    def observe(call: AttentionCall) -> None:
+        _add_layer(sums, call, rotaries.get(call.layer), real.to(call.query.device))
+
+    instruments = Instruments(observe=observe, stop_at=model.n_layers - 1)
+    for layer in range(model.n_layers):
+        instruments.before.append((anatomy.attention[layer], partial(note_rotary, layer)))
+    forward(model, batch, instruments)
+    return sums
+
+
+def _add_layer(sums: MomentSums, call: AttentionCall, rotary: Rotary | None, real: Tensor) -> None:
+    prompts, heads, columns, _ = call.query.shape
+    rows = torch.arange(columns, device=call.query.device).expand(prompts, -1)
+    visible = call.visible(rows)  # [prompts, rows, columns]
+    keys = call.key.repeat_interleave(call.group, dim=1)
+    pattern = pattern_rows(raw_scores(call.query, keys, call.scale, call.cap), visible[:, None])
+    rivals = visible.sum(-1) - 1
+    asked = (real & (rivals > 0))[:, None, :, None]
+    # Heads first, so that each head's cells lie together.
+    head, prompt, query, key = ((pattern >= ATTENDED) & asked).transpose(0, 1).nonzero().T
+    if not len(head):
+        return
+    whole = visible.to(keys.dtype)[:, None] @ keys  # [prompts, heads, rows, d_head]: all that the row sees
+    own = keys[prompt, head, key]
+    others = (whole[prompt, head, query] - own) / rivals[prompt, query, None].to(own.dtype)
+    q, difference = call.query[prompt, head, query], own - others
+    if rotary is not None:
+        row = prompt if rotary.cos.shape[0] > 1 else torch.zeros_like(prompt)
+        here = Rotary(rotary.cos[row, query][:, None], rotary.sin[row, query][:, None])
+        q = here.undo(q[:, None, None])[:, 0, 0]
+        difference = here.transposed(difference[:, None, None])[:, 0, 0]
+    counts = torch.bincount(head, minlength=heads).tolist()
+    at = 0
+    for index, count in enumerate(counts):
+        mine, theirs = q[at : at + count].double().cpu(), difference[at : at + count].double().cpu()
+        at += count
+        sums.cells[call.layer, index] += count
+        sums.query[call.layer, index] += mine.sum(0)
+        sums.query_square[call.layer, index] += mine.mT @ mine
+        sums.key_square[call.layer, index] += theirs.mT @ theirs
