@@ -7,6 +7,8 @@ cursor, and half of a surrogate pair, which no UTF-8 file can hold, is refused w
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from headwise.errors import HeadwiseError
 
@@ -43,6 +45,30 @@ def shortened(text: str, limit: int = 60) -> str:
         return text
     half = (limit - 1) // 2
     return f"{text[:half]}…{text[-half:]}"
+
+
+def in_short(value: Any) -> str:
+    """A Python value for a message, on one line and short whatever it is.
+
+    >>> in_short(2.7), in_short(10**5000)
+    ('2.7', 'a number of thousands of digits')
+    """
+    try:
+        return shortened(" ".join(repr(value).split()))
+    except ValueError:  # Python prints no integer beyond 4,300 digits
+        return "a number of thousands of digits"
+
+
+def joined(items: Sequence[object], most: int = 12) -> str:
+    """Items as a sentence lists them.
+
+    >>> joined([4]), joined([4, 10]), joined([1, 2, 3]), joined(range(100), most=3)
+    ('4', '4 and 10', '1, 2 and 3', '0, 1, 2 and 97 more')
+    """
+    named = [str(item) for item in items[:most]]
+    if len(items) > most:
+        named.append(f"{len(items) - most} more")
+    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
 
 
 def whole_number(text: str) -> int | None:

@@ -80,9 +80,15 @@ def test_doctor_fails_on_a_model_with_broken_weights(tmp_path: Path) -> None:
     [
         (["attention", PROMPT, "--to", "Bob"], "token 'Bob' is not in the prompt"),
         (["attention", PROMPT, "--to", "99"], "position 99 is outside the prompt, which has 14 tokens"),
-        (["attention", PROMPT, "--to", "5", "--query", "2"], "key position 5 comes after query position 2"),
-        (["attention", PROMPT, "--query", "John"], "token 'John' stands at positions [1, 9]"),
-        (["attention", ""], "prompt 0 is empty"),
+        (
+            ["attention", PROMPT, "--to", "5", "--query", "2"],
+            "key ' to' (5) comes after query ' and' (2), which cannot see it",
+        ),
+        (
+            ["attention", PROMPT, "--query", "John"],
+            "query 'John' occurs at positions 1 and 9: pass one of them",
+        ),
+        (["attention", ""], "the prompt is empty"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_two(

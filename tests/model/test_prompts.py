@@ -15,10 +15,10 @@ from headwise.bases.cell import split_cell
 from headwise.contrast.bank import FeatureBank
 from headwise.contrast.example import attribute_prompt
 from headwise.errors import HeadwiseError
-from headwise.look import strongest_heads
 from headwise.model.check import examine
 from headwise.model.model import Model
 from headwise.types import Head
+from headwise.why.attention import strongest_heads
 
 IDS = [5, 9, 7, 3, 9]
 

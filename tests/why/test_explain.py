@@ -133,7 +133,7 @@ def test_wrong_questions_get_one_line() -> None:
         "position 40 is outside the prompt, which has 11 tokens": {"head": "L1H0", "query": "40"},
         "comes after query": {"head": "L1H0", "query": "2", "key": "5"},
         "it is outside its window": {"head": "L1H0", "query": 10, "key": 1},
-        "query position 3 needs --head": {"query": 3},
+        "query=3 needs a head": {"query": 3},
         "tau=3 is not an attention": {"tau": 3},
         "draws=0 leaves no controls": {"draws": 0},
         "answer and wrong are both": {"answer": 5, "wrong": 5},
@@ -189,9 +189,7 @@ def test_the_proof_holds_on_the_default_model(ioi: Explanation) -> None:
 
 @pytest.mark.real
 def test_ambiguous_tokens_are_listed(smollm2: Model) -> None:
-    with pytest.raises(
-        HeadwiseError, match=r"key ' John' stands at positions 1, 9: write --key with one of these"
-    ):
+    with pytest.raises(HeadwiseError, match=r"^key ' John' occurs at positions 1 and 9: pass one of them$"):
         headwise.explain(smollm2, PROMPT, head="L23H3", key=" John")
     with pytest.raises(HeadwiseError, match="token 'Bob' is not in the prompt"):
         headwise.explain(smollm2, PROMPT, head="L23H3", key="Bob")

@@ -14,9 +14,9 @@ from torch import Tensor
 from headwise.bases.relative import channels_needed, sparsity
 from headwise.bases.singular import QKSVD, qk_svd, rotated
 from headwise.errors import HeadwiseError
-from headwise.model.prompts import Prompt
 from headwise.model.reading import side_maps
 from headwise.randomness import seeded
+from headwise.tokens import Prompt
 from headwise.types import Head, HeadLike
 
 if TYPE_CHECKING:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from headwise.circuits.answers import shown
 from headwise.circuits.circuit import Counterfactual, Node
 from headwise.circuits.counterfactual import Known, Members, edited_attention, removal, unused
 from headwise.circuits.trace import rules_for
 from headwise.errors import HeadwiseError
-from headwise.model.prompts import Prompt
 from headwise.model.stream import Stream, split
 from headwise.randomness import seeded
+from headwise.tokens import Prompt, shown
 from headwise.tracing.search import Firing, LayerSearch, SideSignals
 from headwise.tracing.upstream import Upstream
 from headwise.types import Head, Side
@@ -103,7 +102,7 @@ def trace_firing(
         found = LayerSearch(model, wanted.layer, rules, up.dtype).run(up, [firing])[0]
         counterfactuals = _counterfactuals(model, stream, up, firing, found, attention, draws, seed)
         error = max(stream.shares(wanted, one, d if one == "query" else s).error for one in sides)
-    tokens = tuple(shown(model, token) for token in token_ids)
+    tokens = shown(model.tokenizer, token_ids)
     return FiringTrace(wanted, d, s, tokens, attention, threshold, found, counterfactuals, error)
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, NodeKind
 from headwise.errors import HeadwiseError
-from headwise.model.prompts import NoTokenizer
+from headwise.tokens import NoTokenizer
 from headwise.types import Side
 from headwise.validation import Index, Row, Sha256, Shape, quoted, unfit
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, overload
 import torch
 from torch import Tensor
 
-from headwise.circuits.answers import answer_token, shown
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
 from headwise.circuits.counterfactual import Members, edited_attention, removal
 from headwise.errors import HeadwiseError
 from headwise.model.batch import by_length
-from headwise.model.prompts import Prompt, is_one
 from headwise.model.stream import split
+from headwise.tokens import Prompt, answer_token, is_one, shown, shown_after
 from headwise.tracing.integrate import Rule
 from headwise.tracing.search import Firing, Rules, SideSignals
 from headwise.tracing.seeds import Readout, Seed, answer_set, last_of, linear_seeds, probability_seeds
@@ -119,10 +118,10 @@ def _per_prompt(model: Model, given: Answer | Sequence[Answer] | None, n: int, w
     if given is None:
         return [None] * n
     if isinstance(given, str) or not isinstance(given, Sequence):
-        return [answer_token(model, given, what)] * n
+        return [answer_token(model.tokenizer, given, what, vocabulary=model.vocabulary)] * n
     if len(given) != n:
         raise HeadwiseError(f"{len(given)} {what} tokens were given for {n} prompts")
-    return [answer_token(model, one, what) for one in given]
+    return [answer_token(model.tokenizer, one, what, vocabulary=model.vocabulary) for one in given]
 
 
 @dataclass(frozen=True)
@@ -157,39 +156,42 @@ def _start(
     top_k: int | None,
     top_p: float | None,
 ) -> _Start:
+    token_ids = up.stream.token_ids[up.prompt]
+
+    def text(token: int) -> str:
+        return shown_after(model.tokenizer, token_ids, token)
+
     top = int(logits.argmax())
     if top_k is not None or top_p is not None:
         chosen = answer_set(logits, top_k, top_p)
         seeds, _ = probability_seeds(up, chosen)
-        texts = " / ".join(shown(model, token) for token in chosen)
-        return _Start(seeds, chosen[0], None, texts, None, (), None, shown(model, top))
+        texts = " / ".join(text(token) for token in chosen)
+        return _Start(seeds, chosen[0], None, texts, None, (), None, text(top))
     target = top if answer is None else answer
     notes = []
     if top != target:
         p = torch.softmax(logits, -1)
         notes.append(
-            f"{shown(model, target)!r} is not what the model predicts: it says {shown(model, top)!r} "
-            f"(p {float(p[top]):.3f}), {shown(model, target)!r} has p {float(p[target]):.3f}"
+            f"{text(target)!r} is not what the model predicts: it says {text(top)!r} "
+            f"(p {float(p[top]):.3f}), {text(target)!r} has p {float(p[target]):.3f}"
         )
     rival = logits.index_fill(0, torch.tensor([target], device=logits.device), -torch.inf).argmax()
     difference = float(logits[target] - logits[rival if wrong is None else wrong])
     seeds, total = linear_seeds(up, target, wrong)
     if total <= 0:
-        against = "the mean token" if wrong is None else repr(shown(model, wrong))
-        notes.append(
-            f"the model does not prefer {shown(model, target)!r} to {against}: there is nothing to trace"
-        )
+        against = "the mean token" if wrong is None else repr(text(wrong))
+        notes.append(f"the model does not prefer {text(target)!r} to {against}: there is nothing to trace")
     elif not any(seed.component.kind == "head" for seed in seeds):
         notes.append("no head carries the answer to the last position: the circuit is empty")
     return _Start(
         seeds,
         target,
         wrong,
-        shown(model, target),
-        None if wrong is None else shown(model, wrong),
+        text(target),
+        None if wrong is None else text(wrong),
         tuple(notes),
         difference,
-        shown(model, top),
+        text(top),
     )
 
 
@@ -228,7 +230,7 @@ def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vecto
     return Circuit(
         nodes=tuple(nodes.values()),
         edges=tuple(edges),
-        tokens=tuple(shown(model, token) for token in token_ids),
+        tokens=shown(model.tokenizer, token_ids),
         token_ids=tuple(token_ids),
         answer=start.answer,
         wrong=start.wrong,

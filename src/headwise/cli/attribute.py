@@ -30,8 +30,8 @@ def attribute(
     from headwise.contrast.bank import FeatureBank
     from headwise.contrast.example import attribution_records
     from headwise.errors import HeadwiseError
-    from headwise.look import find_positions
     from headwise.model.loading.load import load
+    from headwise.tokens import one_position
 
     if method not in ("sequential", "shapley"):
         raise HeadwiseError(f"method {method!r} is not known: write sequential or shapley")
@@ -40,16 +40,14 @@ def attribute(
         bank.of(name)
     loaded = load(model)
     bank.require(loaded)
-    rows = find_positions(loaded.tokens(prompt), query)
-    if len(rows) > 1:
-        raise HeadwiseError(f"token {query!r} stands at positions {rows}: give one of these as the query")
-    records = attribution_records(loaded, prompt, bank, heads=head, query=rows[0])
+    row = one_position(loaded.tokens(prompt), query, "query")
+    records = attribution_records(loaded, prompt, bank, heads=head, query=row)
     if out is not None:
         from headwise.show.contrast.report import attribution_report
 
         attribution_report(records, prompt).write(out)
     if as_json:
-        document = {"prompt": prompt, "query": rows[0], "logits": records}
+        document = {"prompt": prompt, "query": row, "logits": records}
         print_json(document)
         return
     from headwise.show.contrast.terminal import attribution_table

@@ -29,14 +29,14 @@ def channels(
 ) -> None:
     """Split one attention over the channels (singular pairs) of its head."""
     from headwise.bases.cell import Channels, split_cell
-    from headwise.look import find_positions
     from headwise.model.loading.load import load
     from headwise.show.circuits.terminal import channels_table
     from headwise.show.kit.terminal import console
+    from headwise.tokens import one_cell
 
     loaded = load(model)
     tokens = loaded.tokens(prompt)
-    d, s = find_positions(tokens, query)[-1], find_positions(tokens, key)[0]
+    d, s = one_cell(tokens, query, key)
     split = split_cell(loaded, prompt, head, d, s, cache=cache)
     found = Channels.of(loaded, head, cache=cache)
     if html is not None:

@@ -95,15 +95,15 @@ def _one_firing(
     model: str | None,
 ) -> None:  # fmt: skip
     from headwise.circuits.firing import trace_firing
-    from headwise.look import find_positions
     from headwise.model.loading.load import load
     from headwise.show.circuits.terminal import firing_table
     from headwise.show.kit.terminal import console
+    from headwise.tokens import one_cell
 
     if key is None:
         raise HeadwiseError(f"--head {head} needs --key: the token it attends to, as text or position")
     loaded = load(model)
     tokens = loaded.tokens(prompt)
-    d, s = find_positions(tokens, query)[-1], find_positions(tokens, key)[0]
+    d, s = one_cell(tokens, query, key)
     found = trace_firing(loaded, prompt, head, d, s, tau=tau, side=side, mode=mode, rule=rule)
     console().print(firing_table(found))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.contrast.attribution import Attribution, attribute
 from headwise.contrast.bank import FeatureBank
-from headwise.model.prompts import Prompt
+from headwise.tokens import Prompt
 from headwise.types import Head, HeadLike, head_list
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.model.prompts import quoted, whole
+from headwise.strings import in_short
+from headwise.tokens import whole
 
 Positions = None | int | Sequence[int] | Sequence[Sequence[int]]
 Padding = Literal["right", "left"]
@@ -97,7 +98,7 @@ def resolve_positions(positions: Positions, lengths: Sequence[int], what: str) -
     if whole(given) is not None:
         given = [given]
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise HeadwiseError(f"{what} positions {quoted(positions)} are not whole numbers or lists of them")
+        raise HeadwiseError(f"{what} positions {in_short(positions)} are not whole numbers or lists of them")
     per_prompt = len(given) > 0 and isinstance(given[0], Sequence)
     if per_prompt and len(given) != len(lengths):
         raise HeadwiseError(f"{len(given)} lists of {what} positions were given for {len(lengths)} prompts")
@@ -110,10 +111,10 @@ def resolve_positions(positions: Positions, lengths: Sequence[int], what: str) -
 def _position(given: Any, length: int, what: str, number: int) -> int:
     position = whole(given)
     if position is None:
-        raise HeadwiseError(f"{what} position {quoted(given)} is not a whole number")
+        raise HeadwiseError(f"{what} position {in_short(given)} is not a whole number")
     if not -length <= position < length:
         raise HeadwiseError(
-            f"{what} position {quoted(given)} is outside prompt {number}, which has {length} tokens "
+            f"{what} position {in_short(given)} is outside prompt {number}, which has {length} tokens "
             f"(0 to {length - 1}, or {-length} to -1)"
         )
     return position % length

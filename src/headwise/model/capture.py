@@ -28,8 +28,8 @@ from headwise.model.batch import (
 from headwise.model.captured import ALL_WANTED, Captured, Wanted, merge
 from headwise.model.edits import Edit, Editor
 from headwise.model.forward import Instruments, Pass, forward_all
-from headwise.model.prompts import Prompt
 from headwise.model.rotary import Rotary
+from headwise.tokens import Prompt
 from headwise.types import Head, HeadLike, head_list
 
 if TYPE_CHECKING:

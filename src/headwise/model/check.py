@@ -16,8 +16,8 @@ from torch import Tensor
 from headwise.errors import HeadwiseError
 from headwise.model.edits import SwapWithin
 from headwise.model.model import Model
-from headwise.model.prompts import NoTokenizer
 from headwise.model.stream import Stream
+from headwise.tokens import NoTokenizer
 from headwise.types import Head
 
 PROMPT = "When Mary and John went to the store, John gave a drink to"

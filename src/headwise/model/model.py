@@ -19,7 +19,7 @@ from headwise.model.capture import MAX_TOKENS, Request
 from headwise.model.captured import Captured, Wanted
 from headwise.model.edits import Edit
 from headwise.model.loading.half import refuse_if_deadly
-from headwise.model.prompts import NoTokenizer, Prompt, encode, encode_one
+from headwise.tokens import NoTokenizer, Prompt, encode, encode_one, shown
 from headwise.types import Head, HeadLike
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ class Model:
         return encode_one(self.tokenizer, prompt, self.context, self.vocabulary)
 
     def tokens(self, prompt: Prompt) -> list[str]:
-        """The prompt's tokens as text, one string per token."""
-        return [self.tokenizer.decode([token]) for token in self.prompt_ids(prompt)]
+        """The prompt's tokens as text, one string per token (:func:`headwise.tokens.shown`)."""
+        return list(shown(self.tokenizer, self.prompt_ids(prompt)))
 
     # --- what it does -----------------------------------------------------------------------------------------
 

@@ -18,9 +18,9 @@ from torch import Tensor
 from headwise.errors import HeadwiseError
 from headwise.model.attend import pattern_rows, raw_scores
 from headwise.model.batch import Batch, Padding, resolve_positions
-from headwise.model.prompts import Prompt
 from headwise.model.record import LayerRecord, Recorder
 from headwise.model.rotary import Rotary
+from headwise.tokens import Prompt
 from headwise.types import Component, Head, Side
 
 if TYPE_CHECKING:

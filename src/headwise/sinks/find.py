@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.circuits.answers import shown
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
+from headwise.tokens import shown
 from headwise.types import Head
 
 if TYPE_CHECKING:
@@ -65,8 +65,9 @@ class Parking:
         count: Counter[tuple[int, str]] = Counter()
         total: Counter[tuple[int, str]] = Counter()
         for ids, found, received in zip(self.token_ids, self.sinks, self.received, strict=True):
+            tokens = shown(model.tokenizer, ids)
             for s in found:
-                name = (s, shown(model, ids[s]))
+                name = (s, tokens[s])
                 count[name] += 1
                 total[name] += float(received[s])  # pyright: ignore[reportArgumentType]
         n = max(1, len(self.with_sinks))

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from headwise.circuits.answers import shown
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
-from headwise.model.prompts import is_one
 from headwise.sinks.clusters import Sharing, Writer, share_signals, writers_of
 from headwise.sinks.find import (
     AWAY,
@@ -29,6 +27,7 @@ from headwise.sinks.find import (
 from headwise.sinks.proof import Freed, Shared, free_all_at_once, free_one_by_one
 from headwise.sinks.signals import SIDES, Agreement, Parked, agreements, trace_parked
 from headwise.sinks.texts import TEXTS
+from headwise.tokens import is_one, shown
 from headwise.types import Head, Side
 
 if TYPE_CHECKING:
@@ -228,7 +227,8 @@ def _at_once(
 
 
 def _gained(model: Model, parking: Parking, freed: Sequence[Freed], top: int = 10) -> list[tuple[str, int]]:
-    count = Counter(shown(model, parking.token_ids[f.prompt][f.gainer]) for f in freed)
+    tokens = {p: shown(model.tokenizer, parking.token_ids[p]) for p in {f.prompt for f in freed}}
+    count = Counter(tokens[f.prompt][f.gainer] for f in freed)
     return sorted(count.items(), key=lambda item: (-item[1], item[0]))[:top]
 
 

@@ -23,10 +23,10 @@ from headwise.bases.singular import one_thread
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.trace import trace
 from headwise.errors import HeadwiseError
-from headwise.model.prompts import encode_one
 from headwise.survey.records import PromptRecord, record_tables
 from headwise.survey.schema import TABLES, schema_of
 from headwise.tasks.answers.types import AnswerPrompt
+from headwise.tokens import encode_one, shown
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -100,7 +100,7 @@ def _alone(model: Model, number: int, prompt: AnswerPrompt, rules: TraceRules) -
         ids = encode_one(model.tokenizer, prompt.prompt)
     except HeadwiseError:
         ids = []  # what cannot be made into tokens has its reason in the record
-    row = _row(number, prompt, ids, [str(model.tokenizer.decode([token])) for token in ids])
+    row = _row(number, prompt, ids, shown(model.tokenizer, ids))
     return PromptRecord(row | {"status": "failed", "reason": reason, "difference": None, "top": None})
 
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from headwise.circuits.answers import shown
 from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.errors import HeadwiseError
-from headwise.model.prompts import Prompt
 from headwise.model.stream import split
+from headwise.tokens import Prompt, shown
 from headwise.tracing.upstream import Upstream
 from headwise.types import Head
 from headwise.why.document import document
@@ -139,13 +138,13 @@ def explain(
         raise HeadwiseError(
             "the prompt is one token long, so every head can only read that token: give a longer one"
         )
-    tokens = tuple(shown(model, token) for token in token_ids)
+    tokens = shown(model.tokenizer, token_ids)
     with torch.no_grad():
         clock.start("reading the prompt")
         stream = split(model, token_ids)
         up = Upstream(stream, 0)
         clock.start("finding the question")
-        found = find_answer(model, _last_logits(model, stream), answer, wrong)
+        found = find_answer(model, token_ids, _last_logits(model, stream), answer, wrong)
         question = ask(model, up, tokens, found, head, query, key)
         chosen = _features(banks, question.head)
         clock.start("what made the score")

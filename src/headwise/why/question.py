@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.circuits.answers import answer_token, shown
 from headwise.errors import HeadwiseError
-from headwise.look import find_positions
+from headwise.tokens import answer_token, one_cell, one_position, shown_after
 from headwise.tracing.search import Firing
 from headwise.tracing.seeds import answer_shares
 from headwise.tracing.upstream import Upstream
@@ -65,27 +64,34 @@ class Question:
         return Firing(self.head.layer, self.head.index, self.query, self.key)
 
 
-def find_answer(model: Model, logits: Tensor, answer: str | int | None, wrong: str | int | None) -> Answer:
+def find_answer(
+    model: Model,
+    token_ids: Sequence[int],
+    logits: Tensor,
+    answer: str | int | None,
+    wrong: str | int | None,
+) -> Answer:
     """The answer (default: the likeliest token) and what it is compared with (default: the next likeliest)."""
+
+    def text(token: int) -> str:
+        return shown_after(model.tokenizer, token_ids, token)
+
+    def named(given: str | int, what: str) -> int:
+        return answer_token(model.tokenizer, given, what, vocabulary=model.vocabulary)
+
     order = logits.topk(2).indices.tolist()
-    token = order[0] if answer is None else answer_token(model, answer)
-    other = (
-        answer_token(model, wrong, "wrong")
-        if wrong is not None
-        else order[1]
-        if token == order[0]
-        else order[0]
-    )
+    token = order[0] if answer is None else named(answer, "answer")
+    other = named(wrong, "wrong") if wrong is not None else order[1] if token == order[0] else order[0]
     if token == other:
-        raise HeadwiseError(f"answer and wrong are both {shown(model, token)!r}: name two different tokens")
+        raise HeadwiseError(f"answer and wrong are both {text(token)!r}: name two different tokens")
     return Answer(
         token,
-        shown(model, token),
+        text(token),
         other,
-        shown(model, other),
+        text(other),
         float(torch.softmax(logits.double(), -1)[token]),
         float(logits[token] - logits[other]),
-        shown(model, order[0]),
+        text(order[0]),
         wrong is not None,
     )
 
@@ -100,15 +106,14 @@ def ask(
     key: str | int | None,
 ) -> Question:
     """The cell that is meant."""
-    rows = None if query is None else _one(tokens, query, "query")
-    columns = None if key is None else _one(tokens, key, "key", upto=rows)
-    if rows is not None and columns is not None and columns > rows:
-        raise HeadwiseError(
-            f"key {tokens[columns]!r} ({columns}) comes after query {tokens[rows]!r} ({rows}), which cannot see it"
-        )
+    if query is not None and key is not None:
+        row, column = one_cell(tokens, query, key)
+    else:
+        row = None if query is None else one_position(tokens, query, "query")
+        column = None if key is None else one_position(tokens, key, "key")
     if head is None:
-        return _by_answer(up, tokens, answer, rows, columns)
-    return _by_head(up, model.head(head), rows, columns)
+        return _by_answer(up, tokens, answer, row, column)
+    return _by_head(up, model.head(head), row, column)
 
 
 def _by_answer(
@@ -118,7 +123,7 @@ def _by_answer(
     last = up.tokens - 1
     if query is not None and query != last:
         raise HeadwiseError(
-            f"query position {query} needs --head: without a head the last token ({last}) is asked about, "
+            f"query={query} needs a head: without one the last token ({last}) is asked about, "
             "where the answer is made"
         )
     wrong = answer.wrong if answer.compared else None
@@ -181,16 +186,3 @@ def _by_head(up: Upstream, head: Head, query: int | None, key: int | None) -> Qu
     first = cells[0]
     why = f"the strongest attention of {head}" + (f" ({', '.join(said)})" if said else "")
     return Question(head, first.query, first.key, why, tuple(cells[1:]))
-
-
-def _one(tokens: Sequence[str], wanted: str | int, what: str, upto: int | None = None) -> int:
-    """The one position that is meant, or a line that lists the choices."""
-    found = find_positions(tokens, wanted)
-    if upto is not None and len(found) > 1:
-        found = [position for position in found if position <= upto] or found
-    if len(found) > 1:
-        listed = ", ".join(str(position) for position in found)
-        raise HeadwiseError(
-            f"{what} {wanted!r} stands at positions {listed}: write --{what} with one of these numbers"
-        )
-    return found[0]

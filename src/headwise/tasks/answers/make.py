@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headwise.model.prompts import require_tokenizer
 from headwise.tasks.answers.facts import facts
 from headwise.tasks.answers.greater_than import greater_than
 from headwise.tasks.answers.ioi import ioi
 from headwise.tasks.answers.pronouns import pronouns
 from headwise.tasks.answers.types import AnswerSet, read_answers
 from headwise.tasks.names import check_answer_task
+from headwise.tokens import require_tokenizer
 
 ANSWER_TASKS: dict[str, Callable[..., AnswerSet]] = {
     "ioi": ioi,

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import torch
 
 from headwise.errors import HeadwiseError
-from headwise.model.prompts import single_token
 from headwise.randomness import keyed
 from headwise.tasks.labelled.jsonl import read_lines, read_object
+from headwise.tokens import single_token
 
 PROMPTS = 300
 """How many prompts a built-in task makes unless told."""

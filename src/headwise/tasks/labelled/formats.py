@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from headwise.errors import HeadwiseError
-from headwise.model.prompts import require_tokenizer
+from headwise.tokens import require_tokenizer
 
 Format = Literal["plain", "few-shot", "chat"]
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headwise.errors import HeadwiseError
-from headwise.model.prompts import require_tokenizer
 from headwise.tasks.labelled.formats import last_tokens
 from headwise.tasks.labelled.types import Contrast, Example, Task
+from headwise.tokens import require_tokenizer
 
 Parsed = TypeVar("Parsed")
 

@@ -1,0 +1,383 @@
+"""Text to positions to tokens, and back to text that people read: all that needs a tokenizer and no model.
+
+A prompt is text or token ids; a place in it is a position or the text of a token; an answer is one token. Every room
+reads them by the rules of this module, and shows them by its :func:`shown`.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from headwise.errors import HeadwiseError
+from headwise.strings import in_short, joined, shortened, well_formed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+Prompt: TypeAlias = "str | Sequence[int] | Tensor | np.ndarray"
+"""One prompt: its text, or its token ids as a list or as a tensor or array of one dimension."""
+
+_NUMBER = re.compile("-?[0-9]+")
+_BROKEN = "\N{REPLACEMENT CHARACTER}"
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_RUN = 16
+"""Tokens that may share characters in a row; a character has at most four bytes, but a token can end one and
+begin the next."""
+
+
+# --- the tokenizer -------------------------------------------------------------------------------------------------
+
+
+class NoTokenizer:
+    """What a model without a tokenizer has in its place: text is refused, a token is shown as its number.
+
+    >>> NoTokenizer().decode([17])
+    '17'
+    >>> NoTokenizer("the folder 'm' has no tokenizer (expected 'm/tokenizer.json')")("text")
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: the folder 'm' has no tokenizer (expected 'm/tokenizer.json'): give token ids
+    """
+
+    is_fast = False
+    chat_template = None
+
+    def __init__(self, reason: str = "this model has no tokenizer") -> None:
+        self.reason = reason
+
+    def refuse(self, instead: str) -> NoReturn:
+        """Say that there is none, and what to do ``instead``."""
+        raise HeadwiseError(f"{self.reason}: {instead}")
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        self.refuse("give token ids")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(str(int(one)) for one in ids)
+
+
+def require_tokenizer(tokenizer: Any, instead: str) -> Any:
+    """The tokenizer, if there is one; otherwise one line that ends with what to do ``instead``."""
+    if tokenizer is None:
+        NoTokenizer().refuse(instead)
+    if isinstance(tokenizer, NoTokenizer):
+        tokenizer.refuse(instead)
+    return tokenizer
+
+
+# --- prompts -------------------------------------------------------------------------------------------------------
+
+
+def is_one(prompts: Any) -> bool:
+    """Whether this is one prompt, not a list of several.
+
+    >>> import numpy as np
+    >>> is_one("text"), is_one([5, 6]), is_one(np.array([5, 6])), is_one(["text"]), is_one([[5, 6]])
+    (True, True, True, False, False)
+    """
+    if _is_array(prompts):
+        return prompts.ndim < 2
+    if isinstance(prompts, str | bytes) or not isinstance(prompts, Sequence):
+        return True
+    return len(prompts) > 0 and not _is_many(prompts[0])
+
+
+def encode(
+    tokenizer: Any,
+    prompts: Prompt | Sequence[Prompt],
+    context: int | None = None,
+    vocabulary: int | None = None,
+) -> list[list[int]]:
+    """Token ids of one prompt or of several; every id is below ``vocabulary``, every prompt fits ``context``."""
+    given: Any = [prompts] if is_one(prompts) else prompts
+    encoded = [
+        _encoded(tokenizer, prompt, f"prompt {number}", context, vocabulary)
+        for number, prompt in enumerate(given)
+    ]
+    if not encoded:
+        raise HeadwiseError("no prompts were given")
+    return encoded
+
+
+def encode_one(
+    tokenizer: Any, prompt: Prompt, context: int | None = None, vocabulary: int | None = None
+) -> list[int]:
+    """Token ids where exactly one prompt is meant: a list of prompts is refused, not cut to its first."""
+    if not is_one(prompt) and len(prompt):
+        raise HeadwiseError(
+            f"one prompt is wanted here, not a list of {len(prompt)} ({in_short(prompt[0])} first): give one text or "
+            "one list of token ids, and call again for the next"
+        )
+    return _encoded(tokenizer, prompt, "the prompt", context, vocabulary)
+
+
+def whole(value: Any) -> int | None:
+    """A whole number of any integer type (Python's, NumPy's, a tensor's one element); None for all else.
+
+    >>> import numpy as np
+    >>> whole(7), whole(np.int64(7)), whole(2.7), whole(True), whole(np.bool_(True)), whole("7")
+    (7, 7, None, None, None, None)
+    """
+    if isinstance(value, bool) or _is_boolean(value):
+        return None
+    try:
+        return operator.index(value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _encoded(
+    tokenizer: Any, prompt: Any, which: str, context: int | None, vocabulary: int | None
+) -> list[int]:
+    ids = _from_text(tokenizer, prompt, which) if isinstance(prompt, str) else _from_ids(prompt, which)
+    if not ids:
+        raise HeadwiseError(f"{which} is empty: give it at least one token")
+    if context is not None and len(ids) > context:
+        raise HeadwiseError(f"{which} has {len(ids)} tokens but the model's context is {context}: shorten it")
+    if vocabulary is not None:
+        for position, token in enumerate(ids):
+            if not 0 <= token < vocabulary:
+                raise HeadwiseError(
+                    f"token {in_short(token)} at position {position} of {which} is not in the model's vocabulary, "
+                    f"which has tokens 0 to {vocabulary - 1}"
+                    + (": the tokenizer is of another model" if isinstance(prompt, str) else "")
+                )
+    return ids
+
+
+def _from_text(tokenizer: Any, text: str, which: str) -> list[int]:
+    if not text:
+        return []
+    reads = require_tokenizer(tokenizer, "give prompts as token ids")
+    ids = [int(token) for token in reads(well_formed(text, which)).input_ids]
+    if not ids:
+        raise HeadwiseError(
+            f"the model's tokenizer makes no token of {which}, {in_short(text)}: give other text"
+        )
+    return ids
+
+
+def _from_ids(prompt: Any, which: str) -> list[int]:
+    if _is_array(prompt):
+        if prompt.ndim != 1:
+            raise HeadwiseError(
+                f"{which} has shape {list(prompt.shape)}: token ids are a list or an array of one dimension"
+            )
+        prompt = list(prompt) if _is_boolean(prompt) else prompt.tolist()
+    elif isinstance(prompt, bytes) or not isinstance(prompt, Sequence):
+        raise HeadwiseError(f"{in_short(prompt)} is not a prompt: give text or a list of token ids")
+    ids = []
+    for position, token in enumerate(prompt):
+        number = whole(token)
+        if number is None:
+            raise HeadwiseError(
+                f"{in_short(token)} at position {position} of {which} is not a token id: ids are whole numbers"
+            )
+        ids.append(number)
+    return ids
+
+
+def _is_array(value: Any) -> bool:
+    """Whether this is a tensor or an array of any library; none is imported for the question."""
+    return hasattr(value, "ndim") and hasattr(value, "tolist")
+
+
+def _is_boolean(value: Any) -> bool:
+    return str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
+
+
+def _is_many(item: Any) -> bool:
+    return item.ndim > 0 if _is_array(item) else isinstance(item, Sequence)
+
+
+# --- places in a prompt --------------------------------------------------------------------------------------------
+
+
+def find_positions(tokens: Sequence[str], wanted: str | int) -> list[int]:
+    """Positions of a token given as text, or the one position given as a number.
+
+    A number, also one in digits, is a position and counts from the end if negative. Text matches a token exactly,
+    or up to surrounding spaces if no token matches exactly.
+
+    >>> find_positions(["When", " John", " and", " John"], "John"), find_positions(["a", "b"], "-1")
+    ([1, 3], [1])
+    """
+    if not isinstance(wanted, str) or _NUMBER.fullmatch(wanted):
+        return [_position(tokens, wanted)]
+    exact = [position for position, token in enumerate(tokens) if token == wanted]
+    if exact:
+        return exact
+    text = wanted.strip()
+    loose = [position for position, token in enumerate(tokens) if text and token.strip() == text]
+    if not loose:
+        known = " ".join(f"{position}:{token!r}" for position, token in enumerate(tokens[:30]))
+        more = " …" if len(tokens) > 30 else ""
+        raise HeadwiseError(f"token {shortened(wanted)!r} is not in the prompt; its tokens are {known}{more}")
+    return loose
+
+
+def one_position(tokens: Sequence[str], wanted: str | int, what: str, *, upto: int | None = None) -> int:
+    """The one position that is meant; ``what`` names it (``query``, ``key``) in the refusal.
+
+    Text that occurs more than once is refused with its positions. Those after ``upto`` do not count: a key that
+    comes after its query cannot be meant.
+
+    >>> tokens = ["R", "ub", "en", " met", " ben", " and", " ben"]
+    >>> one_position(tokens, "met", "key"), one_position(tokens, " ben", "key", upto=5)
+    (3, 4)
+    >>> one_position(tokens, " ben", "key")
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: key ' ben' occurs at positions 4 and 6: pass one of them
+    """
+    found = find_positions(tokens, wanted)
+    if upto is not None and len(found) > 1:
+        found = [position for position in found if position <= upto] or found
+    if len(found) > 1:
+        raise HeadwiseError(
+            f"{what} {shortened(str(wanted))!r} occurs at positions {joined(found)}: pass one of them"
+        )
+    return found[0]
+
+
+def one_cell(tokens: Sequence[str], query: str | int, key: str | int) -> tuple[int, int]:
+    """The positions of a query and of a key that it can see.
+
+    >>> one_cell(["When", " John", " met", " John"], -1, "When")
+    (3, 0)
+    """
+    row = one_position(tokens, query, "query")
+    column = one_position(tokens, key, "key", upto=row)
+    require_seen(tokens, row, column)
+    return row, column
+
+
+def require_seen(tokens: Sequence[str], query: int, key: int) -> None:
+    """Refuse a key that comes after its query.
+
+    >>> require_seen(["When", " John"], 0, 1)
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: key ' John' (1) comes after query 'When' (0), which cannot see it
+    """
+    if key > query:
+        raise HeadwiseError(
+            f"key {tokens[key]!r} ({key}) comes after query {tokens[query]!r} ({query}), which cannot see it"
+        )
+
+
+def _position(tokens: Sequence[str], wanted: Any) -> int:
+    # Thousands of digits are no number to Python, and outside any prompt.
+    is_text = isinstance(wanted, str)
+    position = whole(wanted) if not is_text else int(wanted) if len(wanted) < 20 else len(tokens)
+    if position is None:
+        raise HeadwiseError(f"{in_short(wanted)} is not a position: give a whole number or the token's text")
+    if not -len(tokens) <= position < len(tokens):
+        given = shortened(wanted) if is_text else in_short(position)
+        raise HeadwiseError(
+            f"position {given} is outside the prompt, which has {len(tokens)} tokens (0 to {len(tokens) - 1})"
+        )
+    return position % len(tokens)
+
+
+# --- answers -------------------------------------------------------------------------------------------------------
+
+
+def answer_token(
+    tokenizer: Any, answer: str | int, what: str = "answer", *, vocabulary: int | None = None
+) -> int:
+    """The one token of an answer given as text or as a token id, which must be below ``vocabulary``."""
+    if isinstance(answer, str):
+        return single_token(tokenizer, answer, what)
+    token = whole(answer)
+    if token is None:
+        raise HeadwiseError(f"{what} {in_short(answer)} is not a token: give its text or its id")
+    if token < 0 or (vocabulary is not None and token >= vocabulary):
+        known = "" if vocabulary is None else f", which has tokens 0 to {vocabulary - 1}"
+        raise HeadwiseError(f"{what} {in_short(answer)} is not in the vocabulary{known}")
+    return token
+
+
+def single_token(tokenizer: Any, text: str, what: str = "answer") -> int:
+    """The token that a text is; refused, with a hint, if it is none or several."""
+    require_tokenizer(tokenizer, f"give the {what} as a token id")
+    ids = list(tokenizer(well_formed(text, what), add_special_tokens=False).input_ids) if text else []
+    if not ids:
+        raise HeadwiseError(
+            f"the {what} is empty: give one token, with its leading space if it has one (' Mary')"
+        )
+    if len(ids) > 1:
+        pieces = shown(tokenizer, ids)
+        spaced = f" {text.strip()}"
+        fits = len(tokenizer(spaced, add_special_tokens=False).input_ids) == 1 and spaced != text
+        # Part of a character is no text that could be given.
+        first = repr(pieces[0]) if tokenizer.decode(ids[:1]) == pieces[0] else f"the token id {ids[0]}"
+        hint = f"{spaced!r}, with a leading space, is one" if fits else f"give its first one, {first}"
+        cut = " | ".join(map(repr, pieces))
+        raise HeadwiseError(f"{what} {text!r} is {len(ids)} tokens ({cut}): {hint}")
+    if ids[0] == getattr(tokenizer, "unk_token_id", None) and text != tokenizer.unk_token:
+        raise HeadwiseError(f"{what} {text!r} is not in the model's vocabulary")
+    return ids[0]
+
+
+# --- tokens as people read them ------------------------------------------------------------------------------------
+
+
+def shown(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+    """The text of every token of a prompt, or its number where there is no tokenizer.
+
+    Tokens of bytes may cut a character into pieces that are no text by themselves. Such a piece shows its character
+    and its number among the character's pieces: ``🍎₁``, ``🍎₂``.
+    """
+    pieces = [str(tokenizer.decode([token])) for token in ids]
+    start = 0
+    while start < len(pieces):
+        parts = _parts(tokenizer, ids[start : start + _RUN]) if _BROKEN in pieces[start] else []
+        pieces[start : start + len(parts)] = parts
+        start += max(1, len(parts))
+    return tuple(pieces)
+
+
+def shown_after(tokenizer: Any, ids: Sequence[int], token: int) -> str:
+    """One token as it follows a prompt: an answer that ends a character shows that character and its piece."""
+    return shown(tokenizer, [*ids[-_RUN:], token])[-1]
+
+
+def _parts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """What to show for the fewest first tokens that are text together; nothing if they never are."""
+    texts: list[str] = []
+    for stop in range(1, len(ids) + 1):
+        texts.append(str(tokenizer.decode(list(ids[:stop]))))
+        if _BROKEN not in texts[-1]:
+            break
+    else:
+        return []
+    text, done = texts[-1], 0
+    held: list[range] = []
+    """The characters of ``text`` that each token has a piece of."""
+    for so_far in texts:
+        ended = _common(so_far, text)
+        held.append(range(done, ended + (len(so_far) > ended)))
+        done = ended
+    total = Counter(character for one in held for character in one)
+    seen: Counter[int] = Counter()
+    parts = []
+    for one in held:
+        seen.update(one)
+        parts.append("".join(text[c] + (_number(seen[c]) if total[c] > 1 else "") for c in one))
+    return parts
+
+
+def _common(one: str, other: str) -> int:
+    """How many first characters two texts share."""
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _number(part: int) -> str:
+    return str(part).translate(_SUBSCRIPTS)
