@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwise.show.contrast import figures, spaces
-from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text, literal
+from headwise.show.kit.markdown import literal
+from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
 
 if TYPE_CHECKING:
     from headwise.contrast.result import ContrastRun
