@@ -69,7 +69,8 @@ def swaps(model: Model, contrast: Contrast, draws: int = 100) -> Callable[[], ob
 
     def probe(number: int) -> Probe:
         one = Subspace(random_subspaces(model.d_head, 4, 1, generator=generator)[0])
-        return Probe(f"{number}", one, one, random_subspaces(model.d_head, 4, draws, generator=generator), {})
+        random = random_subspaces(model.d_head, 4, draws, generator=generator)
+        return Probe(name=f"{number}", query=one, key=one, random=random, controls={})
 
     probes = {head: [probe(i) for i in range(6)] for head in heads}
     return lambda: measure(capture_rows(model, contrast.examples, heads), probes)

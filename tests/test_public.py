@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,18 @@ def test_every_public_name_is_importable_and_listed() -> None:
     assert dir(headwise) == headwise.__all__
     with pytest.raises(AttributeError, match="no attribute 'explane'"):
         _ = headwise.explane  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_type_checkers_and_python_find_the_same_names_in_the_same_places() -> None:
+    tree = ast.parse(Path(headwise.__file__).read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    homes = {
+        alias.asname: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert homes == headwise._HOMES
 
 
 def test_importing_headwise_does_not_import_torch() -> None:

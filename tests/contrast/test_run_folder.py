@@ -24,8 +24,9 @@ from words import worded_model
 
 import headwise
 from headwise.contrast import study as study_module
-from headwise.contrast.result import FILES, ContrastRun
-from headwise.contrast.study import contrast
+from headwise.contrast.result import FILES, FeaturesResult
+from headwise.contrast.rows import DrawRow
+from headwise.contrast.study import find_features
 from headwise.errors import HeadwiseError
 from headwise.scale import disk, folder, work
 from headwise.scale.folder import WORK
@@ -56,8 +57,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_lines(tmp_path_factory.mktemp("lines") / "boxes.jsonl", lines())
 
 
-def go(file: Path, out: Path, **options: Any) -> ContrastRun:
-    return contrast(MODEL, file, heads="L1H2,L2H0", out=out, **options)
+def go(file: Path, out: Path, **options: Any) -> FeaturesResult:
+    return find_features(MODEL, file, heads="L1H2,L2H0", out=out, **options)
 
 
 @pytest.fixture(scope="module")
@@ -111,10 +112,10 @@ def test_a_killed_run_continues_to_the_same_bytes(file: Path, tmp_path: Path) ->
     process.send_signal(signal.SIGKILL)
     _, told = process.communicate()
     assert process.returncode == -signal.SIGKILL, told.decode()
-    assert "not finished" in one_line(lambda: ContrastRun.load(out))
+    assert "not finished" in one_line(lambda: FeaturesResult.load(out))
     model = headwise.load(DATA, check=False)
     for place in (out, undisturbed):
-        contrast(model, file, heads="L1H2", out=place)
+        find_features(model, file, heads="L1H2", out=place)
     assert contents(out) == contents(undisturbed)
 
 
@@ -198,7 +199,7 @@ def test_features_may_have_any_name(tmp_path: Path, name: str) -> None:
     mine = write_lines(tmp_path / "named.jsonl", lines(("box", name)))
     (tmp_path / "sub").mkdir()
     found = go(mine, tmp_path / "sub" / "run")
-    assert {f["name"] for f in found.features} == {"box", name, "all features"}
+    assert {f.name for f in found.features} == {"box", name, "all features"}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["named.jsonl", "sub"]
 
 
@@ -217,7 +218,7 @@ def test_damaged_chunks_are_made_again(
     elif damage == "other run":
         contrast_of = tmp_path / "other"
         with suppress(KeyboardInterrupt):
-            contrast(MODEL, file, heads="L0H0", out=contrast_of, progress=_at_the_end_of_scanning)
+            find_features(MODEL, file, heads="L0H0", out=contrast_of, progress=_at_the_end_of_scanning)
         shutil.copy(contrast_of / WORK / chunk.name, chunk)
         assert chunk.read_bytes() != content
     else:
@@ -279,7 +280,7 @@ def test_a_full_disk_keeps_what_was_done(
     with monkeypatch.context() as patch:
         patch.setattr(folder.sealed, "to_bytes", _full)
         assert "is full" in one_line(lambda: go(file, out))
-    assert "not finished" in one_line(lambda: ContrastRun.load(out))
+    assert "not finished" in one_line(lambda: FeaturesResult.load(out))
     go(file, out)
     assert contents(out) == whole
 
@@ -328,15 +329,15 @@ def test_every_flipped_bit_of_a_finished_run_is_noticed(file: Path, tmp_path: Pa
     for name in (*FILES, "manifest.json"):
         for other in flips((out / name).read_bytes(), 15, name):
             with holding(out / name, other):
-                one_line(lambda: ContrastRun.load(out))
+                one_line(lambda: FeaturesResult.load(out))
     for name in (*FILES, "manifest.json"):
         (out / name).rename(tmp_path / "aside")
-        assert name in one_line(lambda: ContrastRun.load(out))
+        assert name in one_line(lambda: FeaturesResult.load(out))
         (out / name).mkdir()
-        assert name in one_line(lambda: ContrastRun.load(out))
+        assert name in one_line(lambda: FeaturesResult.load(out))
         (out / name).rmdir()
         (tmp_path / "aside").rename(out / name)
-    ContrastRun.load(out)
+    FeaturesResult.load(out)
 
 
 @pytest.mark.parametrize(
@@ -356,9 +357,9 @@ def test_tables_changed_on_purpose_are_refused(
     for row in rows if column == "condition" else rows[:1]:
         row[column] = value
     pq.write_table(found.from_pylist(rows, schema=found.schema), place)
-    assert one_line(lambda: ContrastRun.load(out))
+    assert one_line(lambda: FeaturesResult.load(out))
     signed_again(out)
-    one_line(lambda: ContrastRun.load(out))
+    one_line(lambda: FeaturesResult.load(out))
 
 
 def test_tables_of_other_types_are_refused(file: Path, tmp_path: Path) -> None:
@@ -373,20 +374,20 @@ def test_tables_of_other_types_are_refused(file: Path, tmp_path: Path) -> None:
     ):
         pq.write_table(other, place)
         signed_again(out)
-        assert "draws.parquet" in one_line(lambda: ContrastRun.load(out))
+        assert "draws.parquet" in one_line(lambda: FeaturesResult.load(out))
     pq.write_table(found, place)
     signed_again(out)
-    assert ContrastRun.load(out).draws == found.to_pylist()
+    assert FeaturesResult.load(out).draws == tuple(DrawRow(**row) for row in found.to_pylist())
 
 
 def test_a_run_of_other_weights_is_refused(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     go(file, out)
     signed_again(out, weight_hash="0" * 64)
-    assert "features.safetensors" in one_line(lambda: ContrastRun.load(out))
+    assert "features.safetensors" in one_line(lambda: FeaturesResult.load(out))
     for other in (None, "", 5, MODEL.weight_hash[:-1]):
         signed_again(out, weight_hash=other)
-        one_line(lambda: ContrastRun.load(out))
+        one_line(lambda: FeaturesResult.load(out))
 
 
 def test_the_document_holds_no_time(whole: dict[str, bytes]) -> None:

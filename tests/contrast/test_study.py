@@ -1,6 +1,8 @@
 """A whole study on a small model: its numbers, its files, resuming, and what it refuses."""
 
 import json
+import sys
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -9,10 +11,11 @@ from words import worded_model
 
 import headwise
 from headwise.contrast import study as study_module
+from headwise.contrast.attribution import attribute_prompt
 from headwise.contrast.bank import FeatureBank
-from headwise.contrast.example import attribute_prompt
-from headwise.contrast.result import TABLES, ContrastRun
-from headwise.contrast.study import contrast
+from headwise.contrast.result import FILES, FeaturesResult
+from headwise.contrast.rows import ROWS, where
+from headwise.contrast.study import find_features
 from headwise.errors import HeadwiseError
 from headwise.tasks.labelled.binding import binding
 from headwise.tasks.labelled.filter import filter
@@ -24,17 +27,14 @@ SMALL: dict[str, Any] = {"prompts": 40, "test": 12, "scan": 12}
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("study") / "run"
-    return contrast(MODEL, "binding", heads="L1H2,L2H0", through_model=6, out=out, **SMALL), out
+    return find_features(MODEL, "binding", heads="L1H2,L2H0", through_model=6, out=out, **SMALL), out
 
 
-def test_the_package_is_also_the_function(run):
-    from headwise.contrast import energy_rank
-
-    assert headwise.contrast.energy_rank is energy_rank  # pyright: ignore[reportFunctionMemberAccess]
+def test_a_task_of_ones_own_shows_itself(run):
     task = filter(MODEL.tokenizer, prompts=40, test=6, scan=6)
-    found = headwise.contrast(MODEL, task, heads=["L1H2"])
+    found = headwise.find_features(MODEL, task, heads=["L1H2"])
     assert found.chosen == ["L1H2"]
-    assert [f["name"] for f in found.features] == [
+    assert [f.name for f in found.features] == [
         "fruits",
         "animals",
         "vehicles",
@@ -47,7 +47,7 @@ def test_the_package_is_also_the_function(run):
 
 
 def test_document_has_exactly_the_promised_keys(run):
-    document = run[0].document()
+    document = run[0].to_json()
     assert set(document) == {"heads", "features", "warnings", "seconds", "through_model"}
     assert set(document["heads"][0]) == {"head", "score", "ci", "q_value"}
     assert len(document["heads"]) == len(MODEL.heads)
@@ -59,7 +59,7 @@ def test_document_has_exactly_the_promised_keys(run):
 
 
 def test_prediction_and_edited_pass_agree(run):
-    errors = [a["error"] for a in run[0].answers if a["error"] is not None]
+    errors = [a.error for a in run[0].answers if a.error is not None]
     assert len(errors) == 2 * 5
     assert max(errors) < 1e-5
 
@@ -67,40 +67,40 @@ def test_prediction_and_edited_pass_agree(run):
 def test_swaps_behave(run):
     found = run[0]
     for head in found.chosen:
-        clean, full = (found.of("swaps", head=head, condition=c)[0] for c in ("none", "full"))
-        assert clean["original"] == pytest.approx(full["target"], abs=1e-6)
-        assert clean["target"] == pytest.approx(full["original"], abs=1e-6)
-        for f in found.of("features", head=head):
-            doses = found.of("doses", head=head, name=f["name"])
-            assert doses[0]["original"] == pytest.approx(clean["original"], abs=1e-9)
-            assert doses[-1]["share"] == pytest.approx(f["share_of_full"], abs=1e-9)
-            conditions = {s["condition"] for s in found.of("swaps", head=head, name=f["name"])}
+        clean, full = (where(found.swaps, head=head, condition=c)[0] for c in ("none", "full"))
+        assert clean.original == pytest.approx(full.target, abs=1e-6)
+        assert clean.target == pytest.approx(full.original, abs=1e-6)
+        for f in where(found.features, head=head):
+            doses = where(found.doses, head=head, name=f.name)
+            assert doses[0].original == pytest.approx(clean.original, abs=1e-9)
+            assert doses[-1].share == pytest.approx(f.share_of_full, abs=1e-9)
+            conditions = {s.condition for s in where(found.swaps, head=head, name=f.name)}
             assert conditions >= {"swap", "query", "both sides", "ablate keys", "ablate query",
                                   "principal components", "mean difference"}  # fmt: skip
-            assert len(found.of("draws", head=head, name=f["name"])) == 100
+            assert len(where(found.draws, head=head, name=f.name)) == 100
 
 
 def test_a_run_is_read_back_and_not_run_again(run, monkeypatch):
     found, out = run
     monkeypatch.setattr(study_module._Study, "run", lambda *_: pytest.fail("ran again"))
-    again = contrast(MODEL, "binding", heads="L1H2,L2H0", through_model=6, out=out, **SMALL)
-    for name in TABLES:
+    again = find_features(MODEL, "binding", heads="L1H2,L2H0", through_model=6, out=out, **SMALL)
+    for name in ROWS:
         assert getattr(again, name) == getattr(found, name)
-    assert torch.equal(again.vectors["k"], found.vectors["k"])
+    assert torch.equal(again.gallery.k, found.gallery.k)
     assert not (out / ".headwise-work").exists()
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["config"]["weight_hash"] == MODEL.weight_hash
     assert manifest["config"]["seed"] == 0
     assert {"torch", "transformers", "python"} <= set(manifest["versions"])
     with pytest.raises(HeadwiseError, match="holds another run"):
-        contrast(MODEL, "binding", heads="L1H2", out=out, **SMALL)
+        find_features(MODEL, "binding", heads="L1H2", out=out, **SMALL)
 
 
 def test_an_interrupted_run_ends_with_the_same_bytes(tmp_path, monkeypatch, run):
     monkeypatch.setattr(study_module, "SHARD", 16)
 
     def go(out, **options):
-        return contrast(
+        return find_features(
             MODEL, "binding", heads="L1H2", out=out, contrasts=("order", "lexical"), **SMALL, **options
         )
 
@@ -131,6 +131,45 @@ def test_an_interrupted_run_ends_with_the_same_bytes(tmp_path, monkeypatch, run)
         assert one == two, name
     one, two = ((tmp_path / f / "features.safetensors").read_bytes() for f in ("whole", "parts"))
     assert one == two
+
+
+def test_a_result_saves_itself_as_the_study_does(run, tmp_path):
+    found, out = run
+    headwise.FeaturesResult.load(found.save(tmp_path / "again"))
+    whole = find_features(MODEL, "binding", heads="L1H2,L2H0", through_model=6, **SMALL)
+    whole.save(tmp_path / "memory")
+    for name in (*FILES, "manifest.json"):
+        for copy in ("again", "memory"):
+            assert (tmp_path / copy / name).read_bytes() == (out / name).read_bytes(), name
+    with pytest.raises(HeadwiseError, match="holds another run"):
+        find_features(MODEL, "binding", heads="L1H2", **SMALL).save(out)
+
+
+def test_tables_become_frames_or_one_line(run, monkeypatch):
+    made = {}
+
+    class Frames:
+        """Stands for pandas, which is an extra."""
+
+        @staticmethod
+        def DataFrame(rows, columns):
+            made[tuple(columns)] = rows
+            return columns
+
+    monkeypatch.setitem(sys.modules, "pandas", Frames)
+    frames = run[0].to_pandas()
+    assert list(frames) == list(ROWS)
+    for table, columns in frames.items():
+        assert made[tuple(columns)] == [asdict(row) for row in getattr(run[0], table)]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(HeadwiseError, match=r"pip install 'headwise\[pandas\]'"):
+        run[0].to_pandas()
+
+
+def test_a_head_whose_keys_make_no_difference_is_named(monkeypatch):
+    """Shares are of what swapping whole keys does: where that is nothing, there is nothing to divide by."""
+    with pytest.raises(HeadwiseError, match="swapping whole keys changes nothing in L0H"):
+        find_features(MODEL, "binding", **SMALL)
 
 
 def test_bank_is_saved_loaded_and_tied_to_its_model(run):
@@ -169,22 +208,22 @@ def test_wrong_input_leaves_nothing_behind(tmp_path):
         broken.hf.model.layers[1].self_attn.k_proj.weight[0] = float("nan")
     out = tmp_path / "run"
     with pytest.raises(HeadwiseError, match="NaN or infinite"):
-        contrast(broken, "binding", out=out, **SMALL)
+        find_features(broken, "binding", out=out, **SMALL)
     assert not out.exists()
     with pytest.raises(HeadwiseError, match="L9H9 does not exist"):
-        contrast(MODEL, "binding", heads="L9H9", out=out, **SMALL)
+        find_features(MODEL, "binding", heads="L9H9", out=out, **SMALL)
     with pytest.raises(HeadwiseError, match="at least 100"):
-        contrast(MODEL, "binding", draws=20, out=out, **SMALL)
+        find_features(MODEL, "binding", draws=20, out=out, **SMALL)
     assert not out.exists()
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(HeadwiseError, match="cannot be written"):
-        contrast(MODEL, "binding", out=blocked / "run", **SMALL)
+        find_features(MODEL, "binding", out=blocked / "run", **SMALL)
 
 
 def test_a_finished_run_is_needed_to_load(tmp_path):
     with pytest.raises(HeadwiseError, match="holds no finished run"):
-        ContrastRun.load(tmp_path)
+        FeaturesResult.load(tmp_path)
     with pytest.raises(HeadwiseError, match="there are no features at"):
         FeatureBank.load(tmp_path)
     (tmp_path / "features.safetensors").write_bytes(b"not a bank")
@@ -195,12 +234,12 @@ def test_a_finished_run_is_needed_to_load(tmp_path):
 def test_shards_of_the_test_change_nothing(run, monkeypatch):
     """Test prompts cut into two shards, the second one smaller, both with vectors for pictures."""
     monkeypatch.setattr(study_module, "SHARD", 8)
-    cut = contrast(MODEL, "binding", heads="L1H2,L2H0", through_model=6, **SMALL)
-    assert cut.vectors["q"].shape == run[0].vectors["q"].shape
+    cut = find_features(MODEL, "binding", heads="L1H2,L2H0", through_model=6, **SMALL)
+    assert cut.gallery.q.shape == run[0].gallery.q.shape
     for mine, whole in zip(cut.swaps, run[0].swaps, strict=True):
-        assert (mine["head"], mine["name"], mine["condition"]) == (
-            whole["head"],
-            whole["name"],
-            whole["condition"],
+        assert (mine.head, mine.name, mine.condition) == (
+            whole.head,
+            whole.name,
+            whole.condition,
         )
-        assert mine["share"] == pytest.approx(whole["share"], abs=1e-4)
+        assert mine.share == pytest.approx(whole.share, abs=1e-4)

@@ -7,7 +7,6 @@ from headwise.contrast import (
     ContrastiveCovariance,
     feature,
     mean_difference,
-    overlap,
     principal_angles,
     principal_components,
     principal_cosines,
@@ -53,7 +52,7 @@ def test_feature_recovers_planted_sides_and_is_canonical():
 def test_overlap_angles_and_superposition():
     axes = torch.eye(6, dtype=torch.float64)
     a, b = Subspace(axes[:, :3]), Subspace(axes[:, 2:5])
-    assert overlap(a, b).item() == pytest.approx(1 / 3)
+    assert principal_cosines(a, b).square().mean().item() == pytest.approx(1 / 3)
     assert principal_angles(a, b).tolist() == pytest.approx([0, 90, 90])
     assert 0 < superposition_index([a, b]) < superposition_index([a, a])
 

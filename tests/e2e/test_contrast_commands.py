@@ -38,7 +38,7 @@ def test_a_run_folder_holds_everything(folder: Path) -> None:
                      "swaps.parquet", "report.html", "run.json"}  # fmt: skip
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "Head L1H2" in page
-    assert "http-equiv" not in page
+    assert 'http-equiv="refresh' not in page
     assert 'src="http' not in page
 
 
@@ -132,18 +132,20 @@ def test_wrong_input_is_one_line(
 @pytest.mark.real
 def test_the_default_models_binding_head(smollm2: Model) -> None:
     """L18H6 finds the right one of nine boxes far beyond chance; swaps of its features beat random ones."""
-    from headwise.contrast.study import contrast
+    from headwise.contrast.study import find_features
 
-    run = contrast(smollm2, "binding", heads="L18H6", prompts=54, test=24, scan=36, contrasts=("lexical",))
-    scores = {h["head"]: h for h in run.heads}
-    assert scores["L18H6"]["score"] > 0.3
-    assert scores["L18H6"]["q_value"] < 0.05
-    assert "L18H6" in [h["head"] for h in run.heads[:4]]
+    run = find_features(
+        smollm2, "binding", heads="L18H6", prompts=54, test=24, scan=36, contrasts=("lexical",)
+    )
+    scores = {h.head: h for h in run.heads}
+    assert scores["L18H6"].score > 0.3
+    assert scores["L18H6"].q_value < 0.05
+    assert "L18H6" in [h.head for h in run.heads[:4]]
     (lexical,) = run.features
-    assert lexical["rank"] <= 9
+    assert lexical.rank <= 9
     # Few prompts fit a weaker subspace than the reported run's: it must beat random ones, not reach its share.
-    assert lexical["share_of_full"] > lexical["random_share_99"]
-    assert lexical["percentile"] >= 99
+    assert lexical.share_of_full > lexical.random_share_99
+    assert lexical.percentile >= 99
 
 
 @pytest.mark.real

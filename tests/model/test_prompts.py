@@ -12,8 +12,8 @@ from tiny import tiny
 
 import headwise
 from headwise.bases.cell import split_cell
+from headwise.contrast.attribution import attribute_prompt
 from headwise.contrast.bank import FeatureBank
-from headwise.contrast.example import attribute_prompt
 from headwise.errors import HeadwiseError
 from headwise.model.check import examine
 from headwise.model.model import Model

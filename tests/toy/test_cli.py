@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from headwise.cli.toy import app
 from headwise.errors import HeadwiseError
-from headwise.show.kit.figures import figure_table
+from headwise.show.kit.report import figure_table
 from headwise.show.toy import payload as draw
 from headwise.toy.small_lm import DATA, LMSetup, build, save_model
 

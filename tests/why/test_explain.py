@@ -29,7 +29,13 @@ def _bank(model: Model, head: Head, ranks: tuple[int, ...] = (2, 1)) -> FeatureB
 
     features = tuple(
         BankFeature(
-            f"feature {n}", head, subspace(rank), subspace(rank), torch.ones(rank).double(), rank, rank
+            name=f"feature {n}",
+            head=head,
+            query=subspace(rank),
+            key=subspace(rank),
+            sigma=torch.ones(rank).double(),
+            rank_energy=rank,
+            rank_null=rank,
         )
         for n, rank in enumerate(ranks)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -27,8 +28,9 @@ def attribute(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Split a head's attention logits by the features of a bank, token by token."""
+    from headwise.contrast.attribution import attribution_rows
     from headwise.contrast.bank import FeatureBank
-    from headwise.contrast.example import attribution_records
+    from headwise.contrast.rows import where
     from headwise.errors import HeadwiseError
     from headwise.model.loading.load import load
     from headwise.tokens import one_position
@@ -40,23 +42,21 @@ def attribute(
         bank.of(name)
     loaded = load(model)
     bank.require(loaded)
-    row = one_position(loaded.tokens(prompt), query, "query")
-    records = attribution_records(loaded, prompt, bank, heads=head, query=row)
+    at = one_position(loaded.tokens(prompt), query, "query")
+    rows = attribution_rows(loaded, prompt, bank, heads=head, query=at)
     if out is not None:
         from headwise.show.contrast.report import attribution_report
 
-        attribution_report(records, prompt).write(out)
+        attribution_report(rows, prompt).write(out)
     if as_json:
-        document = {"prompt": prompt, "query": row, "logits": records}
+        document = {"prompt": prompt, "query": at, "logits": [asdict(row) for row in rows]}
         print_json(document)
         return
     from headwise.show.contrast.terminal import attribution_table
     from headwise.show.kit.terminal import console
 
-    for name in dict.fromkeys(r["head"] for r in records):
-        of = [r for r in records if r["head"] == name]
-        methods = {r["method"] for r in of}
-        chosen = [r for r in of if r["method"] == (method if method in methods else "sequential")]
+    for name in dict.fromkeys(row.head for row in rows):
+        chosen = where(rows, head=name, method=method) or where(rows, head=name, method="sequential")
         console().print(attribution_table(name, chosen))
     if out is not None:
         console().print(f"bars: {out}", markup=False, soft_wrap=True)

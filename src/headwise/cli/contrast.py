@@ -48,7 +48,7 @@ def contrast(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Find a task's heads, fit its features in them, and test them on what was held out."""
-    from headwise.contrast.study import contrast as study
+    from headwise.contrast.study import find_features
     from headwise.model.loading.load import load
     from headwise.tasks.names import check_task_name
 
@@ -59,7 +59,7 @@ def contrast(
     )  # fmt: skip
     loaded = load(model)
     with stage_bars() as progress:
-        run = study(
+        run = find_features(
             loaded,
             task,
             heads=heads,
@@ -73,12 +73,12 @@ def contrast(
             **options,
         )
     if out is not None:
-        from headwise.show.contrast.report import contrast_report
+        from headwise.show.contrast.report import features_report
 
-        contrast_report(run, umap=umap).write(out / "report.html")
+        features_report(run, umap=umap).write(out / "report.html")
     from headwise.show.contrast.terminal import run_tables
 
-    show_study(run.document(), lambda: run_tables(run), out, as_json=as_json)
+    show_study(run.to_json(), lambda: run_tables(run), out, as_json=as_json)
 
 
 def task_options(**given: Any) -> dict[str, Any]:

@@ -45,19 +45,20 @@ def heads(
     made = make_task(task, loaded.tokenizer, seed=seed, **options)
     with stage_bars() as progress:
         scores = scan_heads(loaded, made, seed=seed, progress=progress)
+    chosen = choose_heads(scores, made.rule)
     if as_json:
         document = {
             "task": made.name,
             "rule": made.rule,
             "prompts": len(made.scan),
-            "heads": [s.as_dict() for s in scores],
-            "chosen": [str(h) for h in choose_heads(scores, made.rule)],
+            "heads": [s.to_json() for s in scores],
+            "chosen": [str(h) for h in chosen],
         }
         print_json(document)
         return
+    from headwise.contrast.rows import HeadRow
     from headwise.show.contrast.terminal import heads_table
     from headwise.show.kit.terminal import console
 
-    records = [{**s.as_dict(), "low": s.ci[0], "high": s.ci[1]} for s in scores]
-    chosen = {str(h) for h in choose_heads(scores, made.rule)}
-    console().print(heads_table([{**r, "chosen": r["head"] in chosen} for r in records[:top]], made.rule))
+    rows = [HeadRow.of(s, chosen=s.head in chosen) for s in scores[:top]]
+    console().print(heads_table(rows, made.rule))

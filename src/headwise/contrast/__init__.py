@@ -1,12 +1,13 @@
-"""Contrastive QK features: covariance, rank, subspaces, swaps and attribution, on tensors alone.
+"""Contrastive QK features: which directions of a head's queries and keys carry a feature, and does it attend by them?
 
-The package is also a function: ``headwise.contrast(model, "binding")`` runs a whole study, see
-:func:`headwise.contrast.study.contrast`.
+The maths, on tensors alone and exported here: ``covariance`` (ΔC), ``rank`` (how many dimensions), ``subspaces``
+(where), ``swaps`` (exchange a feature of two keys), ``attribution`` (a row of logits by feature).
+
+The study around it, a file per stage: ``heads`` (which heads do the task), ``collect`` (queries and keys of labelled
+prompts), ``fit`` (ranks and subspaces), ``swap_tests`` → ``measured`` (every edit on held-out prompts),
+``edited_passes`` (the same in the running model), ``tables`` → ``rows`` (means with intervals), ``result``; ``study``
+runs them one after another.
 """
-
-import sys
-from types import ModuleType
-from typing import Any
 
 from headwise.contrast.attribution import Attribution, attribute, query_split
 from headwise.contrast.covariance import ContrastiveCovariance
@@ -24,7 +25,6 @@ from headwise.contrast.subspaces import (
     Feature,
     feature,
     mean_difference,
-    overlap,
     principal_angles,
     principal_components,
     principal_cosines,
@@ -33,18 +33,6 @@ from headwise.contrast.subspaces import (
     union,
 )
 from headwise.contrast.swaps import Edited, Rows, SwapTest, dose_response, edit_rows, swap_keys, swap_test
-
-
-class _Study(ModuleType):
-    """This package, which can also be called; the study's own modules are imported when that happens."""
-
-    def __call__(self, *given: Any, **options: Any) -> Any:
-        from headwise.contrast.study import contrast
-
-        return contrast(*given, **options)
-
-
-sys.modules[__name__].__class__ = _Study
 
 __all__ = [
     "Attribution",
@@ -62,7 +50,6 @@ __all__ = [
     "feature",
     "mean_difference",
     "null_rank",
-    "overlap",
     "principal_angles",
     "principal_components",
     "principal_cosines",

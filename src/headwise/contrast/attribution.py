@@ -6,22 +6,33 @@ M_f that depend on the subspaces alone: q_f = M_f q, and the residual is what th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import factorial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
+from headwise.contrast.rows import AttributionRow
 from headwise.errors import HeadwiseError
-from headwise.types import Subspace
+from headwise.types import Head, HeadLike, Subspace, head_list
+
+if TYPE_CHECKING:
+    from headwise.contrast.bank import FeatureBank
+    from headwise.model.model import Model
+    from headwise.tokens import Prompt
+
+Method = Literal["sequential", "shapley"]
 
 MAX_SHAPLEY = 10
+"""More features have too many subsets to go through."""
+FEW = 8
+"""Up to so many features a prompt is split by ``shapley`` too."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Attribution:
     """Logits by feature. ``...`` are the leading axes of q; T keys; F features; float64.
 
@@ -30,7 +41,7 @@ class Attribution:
     """
 
     names: tuple[str, ...]
-    method: str
+    method: Method
     parts: Tensor
     residual: Tensor
     total: Tensor
@@ -38,10 +49,8 @@ class Attribution:
 
     def centred(self) -> tuple[Tensor, Tensor, Tensor]:
         """Parts, residual and total minus their mean over visible keys: all that a softmax can see."""
-        return tuple(_centre(x, m) for x, m in self._masked())  # type: ignore[return-value]
-
-    def _masked(self) -> list[tuple[Tensor, Tensor]]:
-        return [(self.parts, self.mask[..., None, :]), (self.residual, self.mask), (self.total, self.mask)]
+        parts = _centre(self.parts, self.mask[..., None, :])
+        return parts, _centre(self.residual, self.mask), _centre(self.total, self.mask)
 
     def shares(self) -> dict[str, Tensor]:
         """Each feature's share of the centred logit variation, Σ_t part·total / Σ_t total², and the
@@ -72,9 +81,7 @@ def _centre(x: Tensor, mask: Tensor) -> Tensor:
     return (x - mean) * mask
 
 
-def query_split(
-    features: Mapping[str, Subspace], method: Literal["sequential", "shapley"] = "sequential"
-) -> Tensor:
+def query_split(features: Mapping[str, Subspace], method: Method = "sequential") -> Tensor:
     """The matrices M_f [F, d_head, d_head] with q_f = M_f q.
 
     ``sequential`` projects in the given order, the overlap counting towards the first (Eqs. 13–14).
@@ -135,7 +142,7 @@ def attribute(
     *,
     scale: float,
     mask: Tensor | None = None,
-    method: Literal["sequential", "shapley"] = "sequential",
+    method: Method = "sequential",
 ) -> Attribution:
     """Split scale · K q by the features' *query* subspaces: q [..., d_head], keys [..., T, d_head], mask
     [..., T].
@@ -164,3 +171,79 @@ def attribute(
         total=(scale * (keys @ q[..., None])[..., 0]).masked_fill(zero, 0.0),
         mask=visible,
     )
+
+
+def attribute_prompt(
+    model: Model,
+    prompt: Prompt,
+    bank: FeatureBank,
+    *,
+    heads: HeadLike | Sequence[HeadLike] | None = None,
+    query: int = -1,
+) -> dict[Head, dict[Method, Attribution]]:
+    """A prompt's logits at one query, split by the bank's fitted features in each head.
+
+    Both splits per head: ``sequential`` in the order of rising rank (an overlap counts towards the smaller feature,
+    as published), and ``shapley``, which needs no order.
+    """
+    chosen = list(bank.heads) if heads is None else [Head.parse(h) for h in head_list(heads)]
+    features = {h: sorted(bank.of(h, unions=False), key=lambda f: f.rank) for h in chosen}
+    seen = model.capture(model.prompt_ids(prompt), heads=chosen, queries=query, want=("q", "k"))
+    found: dict[Head, dict[Method, Attribution]] = {}
+    for place, head in enumerate(chosen):
+        named = {f.name: f.query for f in features[head]}
+        methods: tuple[Method, ...] = ("sequential", "shapley") if len(named) <= FEW else ("sequential",)
+        found[head] = {
+            method: attribute(
+                seen.q[0, place, 0],
+                seen.k[0, place],
+                named,
+                scale=float(seen.scale[place]),
+                mask=seen.visible[0, place, 0],
+                method=method,
+            )
+            for method in methods
+        }
+    return found
+
+
+def attribution_rows(
+    model: Model,
+    prompt: Prompt,
+    bank: FeatureBank,
+    *,
+    heads: HeadLike | Sequence[HeadLike] | None = None,
+    query: int = -1,
+) -> list[AttributionRow]:
+    """:func:`attribute_prompt` as rows, one per head, method, feature and token (Figure 10)."""
+    tokens = model.tokens(prompt)
+    found = attribute_prompt(model, prompt, bank, heads=heads, query=query)
+    return [
+        row
+        for head, splits in found.items()
+        for split in splits.values()
+        for row in _rows(head, split, tokens)
+    ]
+
+
+def _rows(head: Head, split: Attribution, tokens: Sequence[str]) -> list[AttributionRow]:
+    centred = split.centred()
+    names = (*split.names, "residual", "total")
+    whole = (*split.parts, split.residual, split.total)
+    parts = (*centred[0], centred[1], centred[2])
+    explained = float(split.explained())
+    visible: list[int] = split.mask.nonzero().flatten().tolist()
+    return [
+        AttributionRow(
+            head=str(head),
+            method=split.method,
+            position=position,
+            token=tokens[position],
+            feature=name,
+            logit=float(values[position]),
+            centred=float(shares[position]),
+            explained=explained,
+        )
+        for name, values, shares in zip(names, whole, parts, strict=True)
+        for position in visible
+    ]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from headwise.contrast.subspaces import Feature
 from headwise.errors import HeadwiseError
 from headwise.files import write_bytes
 from headwise.types import Head, Subspace
@@ -22,7 +21,7 @@ FILE = "features.safetensors"
 SCHEMA = 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class BankFeature:
     """One feature of one head. ``parts`` names the features that a union was made of."""
 
@@ -39,10 +38,6 @@ class BankFeature:
     def rank(self) -> int:
         return self.key.rank
 
-    @property
-    def feature(self) -> Feature:
-        return Feature(self.name, self.query, self.key, self.sigma)
-
     def __repr__(self) -> str:
         return f"BankFeature({self.head} {self.name!r}, rank={self.rank})"
 
@@ -52,7 +47,9 @@ class FeatureBank:
     """Features of one task in one model.
 
     >>> axis = Subspace(torch.eye(3)[:, :1])
-    >>> big = BankFeature("big", Head(0, 1), axis, axis, torch.ones(1), 1, 1)
+    >>> big = BankFeature(
+    ...     name="big", head=Head(0, 1), query=axis, key=axis, sigma=torch.ones(1), rank_energy=1, rank_null=1
+    ... )
     >>> FeatureBank("toy", "abc", "size", (big,)).of("L0H1")
     [BankFeature(L0H1 'big', rank=1)]
     """
@@ -95,7 +92,7 @@ class FeatureBank:
             raise HeadwiseError(
                 f"these features belong to {self.model!r} (weights {self.weight_hash[:8]}), not to "
                 f"{model.name!r} ({model.weight_hash[:8]}): "
-                f"fit them again with `headwise contrast {self.task} --model …`"
+                f"fit them again with `headwise features {self.task} --model …`"
             )
         return self
 
@@ -132,7 +129,7 @@ class FeatureBank:
 
         path = _file(path)
         if not path.is_file():
-            raise HeadwiseError(f"there are no features at {str(path)!r}: make them with `headwise contrast`")
+            raise HeadwiseError(f"there are no features at {str(path)!r}: make them with `headwise features`")
         try:
             with safe_open(path, "pt") as opened:
                 record = json.loads((opened.metadata() or {})["headwise"])
@@ -143,20 +140,20 @@ class FeatureBank:
                 )
             features = tuple(
                 BankFeature(
-                    f["name"],
-                    Head.parse(f["head"]),
-                    Subspace(tensors[f"{number}.query"]),
-                    Subspace(tensors[f"{number}.key"]),
-                    tensors[f"{number}.sigma"],
-                    f["rank_energy"],
-                    f["rank_null"],
-                    tuple(f["parts"]),
+                    name=f["name"],
+                    head=Head.parse(f["head"]),
+                    query=Subspace(tensors[f"{number}.query"]),
+                    key=Subspace(tensors[f"{number}.key"]),
+                    sigma=tensors[f"{number}.sigma"],
+                    rank_energy=f["rank_energy"],
+                    rank_null=f["rank_null"],
+                    parts=tuple(f["parts"]),
                 )
                 for number, f in enumerate(record["features"])
             )
         except (SafetensorError, KeyError, ValueError, TypeError):
             raise HeadwiseError(
-                f"{str(path)!r} is not a feature bank: make one with `headwise contrast`"
+                f"{str(path)!r} is not a feature bank: make one with `headwise features`"
             ) from None
         return cls(record["model"], record["weight_hash"], record["task"], features)
 

@@ -1,12 +1,12 @@
 """From labelled prompts to what the estimator needs: each prompt's query and the means of its key sets.
 
-One forward pass a prompt, for every head asked for at once; it stops after the last layer needed. Memory
-follows one batch, and what is kept is (q, k̄+, k̄−) a prompt and head.
+One forward pass per prompt, for every head asked for at once; it stops after the last layer needed. Memory
+follows one batch, and what is kept is (q, k̄+, k̄−) per prompt and head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from headwise.contrast.covariance import ContrastiveCovariance, Keep
 from headwise.errors import HeadwiseError
+from headwise.progress import Tick
 from headwise.tasks.labelled.types import Example
 from headwise.types import Head
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from headwise.model.model import Model
 
 BATCH = 64
-Tick = Callable[[int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +70,8 @@ def pair_batches(
         for places, seen in stream:
             indices = [plain[p] for p in places]
             counts = [(len(examples[i].positive), len(examples[i].negative)) for i in indices]
-            q, k = _q(seen), _k(seen)
-            yield indices, Pairs(q, *(_means(k, counts, side) for side in (0, 1)))
+            plus, minus = (_means(seen.k.double(), counts, side) for side in (0, 1))
+            yield indices, Pairs(seen.q[:, :, 0].double(), plus, minus)
             _tell(tick, len(indices))
     crossed.sort(key=lambda i: len(examples[i].tokens))
     for start in range(0, len(crossed), batch_size):
@@ -99,17 +99,9 @@ def _crossed(model: Model, batch: Sequence[Example], heads: Sequence[Head] | Non
         want=("q", "k"),
         batch_size=BATCH,
     )
-    plus = _means(_k(own), [(len(e.positive), 0) for e in batch], 0)
-    minus = _means(_k(other), [(len(e.negative), 0) for e in batch], 0)
-    return Pairs(_q(own), plus, minus, _q(other) if run else None)
-
-
-def _q(seen: object) -> Tensor:
-    return seen.q[:, :, 0].double()  # type: ignore[attr-defined]
-
-
-def _k(seen: object) -> Tensor:
-    return seen.k.double()  # type: ignore[attr-defined]
+    plus = _means(own.k.double(), [(len(e.positive), 0) for e in batch], 0)
+    minus = _means(other.k.double(), [(len(e.negative), 0) for e in batch], 0)
+    return Pairs(own.q[:, :, 0].double(), plus, minus, other.q[:, :, 0].double() if run else None)
 
 
 def _means(keys: Tensor, counts: Sequence[tuple[int, int]], side: int) -> Tensor:

@@ -1,8 +1,8 @@
 """Which heads do the task? Every head of the model ranked in one pass over labelled prompts.
 
-Three numbers a head: the share of prompts in which a positive key gets most of the attention among the keys,
+Three numbers per head: the share of prompts in which a positive key gets most of the attention among the keys,
 the attention on positive over that on negative keys, and the attention on all keys. Beside the score that
-ranks stand its bootstrap interval and the p-value of a permutation test (labels shuffled inside each
+ranks are its bootstrap interval and the p-value of a permutation test (labels shuffled inside each
 prompt), corrected over all heads.
 """
 
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from headwise.contrast.collect import BATCH, Tick
+from headwise.contrast.collect import BATCH
 from headwise.errors import HeadwiseError
+from headwise.progress import Tick
 from headwise.tasks.labelled.types import Contrast, Rule
 from headwise.types import Head
 
@@ -28,11 +29,12 @@ ACCURACY = 0.3
 MASS = 0.05
 """A head that gives the keys less attention than this does not take part, whatever its ratio."""
 LEVEL = 0.05
+"""The share of false heads among those chosen that is put up with (false discovery rate)."""
 MOST = 9
 """Heads chosen without being named, at most."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeadScore:
     """One head's numbers on the task; ``score`` is the one that ranks, ``ci`` its 95 % interval."""
 
@@ -45,7 +47,7 @@ class HeadScore:
     ratio: float
     mass: float
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "head": str(self.head), "ci": list(self.ci)}
 
 
@@ -73,7 +75,6 @@ def label_attention(model: Model, contrast: Contrast, tick: Tick | None = None) 
         batch_size=BATCH,
     )
     for indices, seen in stream:
-        assert seen.pattern is not None
         attention[indices, :, : seen.pattern.shape[-1]] = seen.pattern[:, :, 0].float().cpu()
         if tick is not None:
             tick(len(indices))
@@ -136,14 +137,14 @@ def rank_heads(
     score = means["right"] if rule == "accuracy" else ratio
     found = [
         HeadScore(
-            head,
-            float(score[i]),
-            (float(ends[0, i]), float(ends[1, i])),
-            float(p[i]),
-            float(q[i]),
-            float(means["right"][i]),
-            float(ratio[i]),
-            float(means["total"][i]),
+            head=head,
+            score=float(score[i]),
+            ci=(float(ends[0, i]), float(ends[1, i])),
+            p_value=float(p[i]),
+            q_value=float(q[i]),
+            accuracy=float(means["right"][i]),
+            ratio=float(ratio[i]),
+            mass=float(means["total"][i]),
         )
         for i, head in enumerate(heads)
     ]

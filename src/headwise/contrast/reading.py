@@ -1,8 +1,8 @@
-"""A contrastive run from its folder: every file held against its digest, its schema, and the others."""
+"""A study of features from its folder: every file held against its digest, its schema, and the others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +12,33 @@ from torch import Tensor
 from headwise import jsons
 from headwise.contrast.bank import FILE as BANK
 from headwise.contrast.bank import FeatureBank
-from headwise.contrast.result import DOCUMENT, FILES, KIND, TABLES, VECTORS, ContrastRun, Record
+from headwise.contrast.edited_passes import ALL_HEADS
+from headwise.contrast.measured import Gallery
+from headwise.contrast.result import DOCUMENT, FILES, KIND, VECTORS, FeaturesResult
+from headwise.contrast.rows import ROWS
 from headwise.contrast.schema import TABLES as COLUMNS
-from headwise.contrast.schema import ContrastConfig, ContrastDocument, GalleryLabels
+from headwise.contrast.schema import FeaturesConfig, FeaturesDocument, GalleryLabels
 from headwise.scale.manifest import AGAIN, damaged, read_finished
 from headwise.scale.manifest import FILE as MANIFEST
 from headwise.scale.tables import BadTable, read_table
 from headwise.scale.tensors import Damaged, from_bytes
 from headwise.validation import check
 
-MAKE = "headwise contrast TASK --out DIR"
+MAKE = "headwise features TASK --out DIR"
 
 
-def read_run(path: Path) -> ContrastRun:
-    """The run of a folder, or one line about the first file that cannot be used."""
+def read_result(path: Path) -> FeaturesResult:
+    """The result in a folder, or one line about the first file that cannot be used."""
     manifest = read_finished(path, KIND, MAKE)
     manifest.hold_against(path, FILES)
-    config = check(ContrastConfig, manifest.config, repr(str(path / MANIFEST)), AGAIN)
+    config = check(FeaturesConfig, manifest.config, repr(str(path / MANIFEST)), AGAIN)
     file = path / DOCUMENT
-    about = check(ContrastDocument, jsons.read(file, "a run's document", AGAIN), repr(str(file)), AGAIN)
+    about = check(FeaturesDocument, jsons.read(file, "a run's document", AGAIN), repr(str(file)), AGAIN)
     try:
         tables: dict[str, Any] = {}
-        for name in TABLES:
+        for name, row in ROWS.items():
             file = path / f"{name}.parquet"
-            tables[name] = read_table(file, COLUMNS[name]).to_pylist()
+            tables[name] = tuple(row(**record) for record in read_table(file, COLUMNS[name]).to_pylist())
         file = path / VECTORS
         vectors, record = from_bytes(file.read_bytes())
         labels = check(GalleryLabels, record, repr(str(file)), AGAIN)
@@ -51,10 +54,16 @@ def read_run(path: Path) -> ContrastRun:
         _check_heads(tables, bank, config.shape.names)
     except (OSError, BadTable, Damaged, ValueError):
         raise damaged(file) from None
-    return ContrastRun(
-        about.task, about.model, about.rule, **tables, warnings=about.warnings, bank=bank, vectors=vectors,
-        labels=labels.model_dump(), settings=about.settings,
-    )  # fmt: skip
+    return FeaturesResult(
+        task=about.task,
+        model=about.model,
+        rule=about.rule,
+        **tables,
+        warnings=tuple(about.warnings),
+        bank=bank,
+        gallery=Gallery(vectors["q"], vectors["k"], labels.query, labels.keys, labels.colours),
+        config=manifest.config,
+    )
 
 
 def _check_vectors(vectors: dict[str, Tensor], labels: GalleryLabels, shape: tuple[int, int]) -> None:
@@ -68,19 +77,19 @@ def _check_vectors(vectors: dict[str, Tensor], labels: GalleryLabels, shape: tup
         raise ValueError("a query or key is not a finite number")
     named: list[list[Any]] = [*labels.query.values(), *labels.keys.values()]
     if any(len(one) != n for one in named):
-        raise ValueError("there is not one label a prompt")
+        raise ValueError("there is not one label per prompt")
 
 
-def _check_heads(tables: Mapping[str, list[Record]], bank: FeatureBank, known: list[str]) -> None:
-    if sorted(row["head"] for row in tables["heads"]) != sorted(known):
+def _check_heads(tables: Mapping[str, Sequence[Any]], bank: FeatureBank, known: list[str]) -> None:
+    if sorted(row.head for row in tables["heads"]) != sorted(known):
         raise ValueError("the heads are not those of the model")
     fitted = {(str(f.head), f.name) for f in bank}
-    if {(row["head"], row["name"]) for row in tables["features"]} != fitted:
+    if {(row.head, row.name) for row in tables["features"]} != fitted:
         raise ValueError("the features are not those of the bank")
     for name, rows in tables.items():
-        if not {row["head"] for row in rows} <= {*known, "all heads"}:
+        if not {row.head for row in rows} <= {*known, ALL_HEADS}:
             raise ValueError(f"{name} names a head that is none of the model's")
     for condition in ("none", "full"):
-        tested = {row["head"] for row in tables["swaps"] if row["condition"] == condition}
+        tested = {row.head for row in tables["swaps"] if row.condition == condition}
         if not {head for head, _ in fitted} <= tested:
             raise ValueError(f"a head was not tested with {condition}")

@@ -1,149 +1,158 @@
-"""What a contrastive study found, as plain records and a feature bank; saved to and read from a run
-folder.
-"""
+"""What a study of features found: typed tables and a feature bank, saved to and read from a run folder."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from headwise.contrast.bank import FILE as BANK
 from headwise.contrast.bank import FeatureBank
-from headwise.scale.folder import RunFolder
+from headwise.contrast.measured import Gallery
+from headwise.contrast.rows import (
+    ROWS,
+    AngleRow,
+    AnswerRow,
+    AttributionRow,
+    DoseRow,
+    DrawRow,
+    FeatureRow,
+    GrowthRow,
+    HeadRow,
+    SpectrumRow,
+    SwapRow,
+    where,
+)
+from headwise.frames import frame
+from headwise.scale.folder import RunFolder, package_versions
+from headwise.tasks.labelled.types import Rule
 
-Record = dict[str, Any]
+if TYPE_CHECKING:
+    from pandas import DataFrame  # pyright: ignore[reportMissingImports]
 
 KIND = "contrast"
 DOCUMENT, VECTORS = "run.json", "vectors.safetensors"
-TABLES = (
-    "heads",
-    "features",
-    "swaps",
-    "draws",
-    "doses",
-    "spectra",
-    "angles",
-    "growth",
-    "answers",
-    "attribution",
-)
-FILES = (*(f"{table}.parquet" for table in TABLES), BANK, VECTORS, DOCUMENT)
+FILES = (*(f"{table}.parquet" for table in ROWS), BANK, VECTORS, DOCUMENT)
 """All that a finished run consists of, besides its manifest."""
 
 
-@dataclass(frozen=True, eq=False)
-class ContrastRun:
-    """A whole study. Every table is a list of flat records, and one parquet file in the run folder.
-
-    ``heads`` every head with its scores; ``features`` the fitted features and unions with ranks and swap;
-    ``swaps`` every condition; ``draws`` the random subspaces; ``doses``, ``spectra``, ``angles``, ``growth``
-    what the pictures show; ``answers`` the edited forward passes, if asked for; ``attribution`` an example
-    prompt.
-    """
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FeaturesResult:
+    """A whole study. Every table is a tuple of rows, and one parquet file in the run folder."""
 
     task: str
     model: str
-    rule: str
-    heads: list[Record]
-    features: list[Record]
-    swaps: list[Record]
-    draws: list[Record]
-    doses: list[Record]
-    spectra: list[Record]
-    angles: list[Record]
-    growth: list[Record]
-    answers: list[Record]
-    attribution: list[Record]
-    warnings: list[str]
+    rule: Rule
+    heads: tuple[HeadRow, ...]
+    """Every head of the model with its scores, best first."""
+    features: tuple[FeatureRow, ...]
+    """The fitted features and unions, with ranks and swaps."""
+    swaps: tuple[SwapRow, ...]
+    """Every edit and control."""
+    draws: tuple[DrawRow, ...]
+    """The random subspaces."""
+    doses: tuple[DoseRow, ...]
+    spectra: tuple[SpectrumRow, ...]
+    angles: tuple[AngleRow, ...]
+    growth: tuple[GrowthRow, ...]
+    answers: tuple[AnswerRow, ...]
+    """The edited forward passes, if asked for."""
+    attribution: tuple[AttributionRow, ...]
+    """One test prompt's logits by feature."""
+    warnings: tuple[str, ...]
+    """What to beware of."""
     bank: FeatureBank
-    vectors: dict[str, Tensor]
-    """Queries and labelled keys of some test prompts, for pictures: ``q`` [h, n, d], ``k`` [h, n, K, d]."""
-    labels: dict[str, Any]
-    """``query`` and ``keys``: group → labels of these vectors; ``colours``: feature → group."""
+    gallery: Gallery
+    config: Mapping[str, Any]
+    """What was asked, as the manifest has it."""
     seconds: float = 0.0
-    settings: dict[str, Any] = field(default_factory=dict)
 
-    def document(self) -> Record:
-        """What ``headwise contrast --json`` prints."""
-        swap = ("original", "target", "share_of_full", "percentile", "p_value")
-        found: Record = {
-            "heads": [
-                {"head": h["head"], "score": h["score"], "ci": [h["low"], h["high"]], "q_value": h["q_value"]}
-                for h in self.heads
-            ],
-            "features": [
-                {
-                    "name": f["name"],
-                    "head": f["head"],
-                    "rank_energy": f["rank_energy"],
-                    "rank_null": f["rank_null"],
-                    "saturated": f["saturated"],
-                    "interaction_share": f["interaction_share"],
-                    "swap": {key: f[key] for key in swap},
-                }
-                for f in self.features
-            ],
-            "warnings": list(self.warnings),
-            "seconds": round(self.seconds, 1),
-        }
-        return {**found, "through_model": self.answers} if self.answers else found
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The task's options."""
+        return self.config["settings"]
 
     @property
     def chosen(self) -> list[str]:
         """The heads that were studied."""
         return [str(h) for h in self.bank.heads]
 
-    def of(self, table: str, **where: Any) -> list[Record]:
-        """Rows of a table whose columns have the given values."""
-        return [r for r in getattr(self, table) if all(r[key] == value for key, value in where.items())]
+    def to_json(self) -> dict[str, Any]:
+        """One document: heads with their scores, features with their swaps, what to beware of."""
+        found: dict[str, Any] = {
+            "heads": [
+                {"head": h.head, "score": h.score, "ci": [h.low, h.high], "q_value": h.q_value}
+                for h in self.heads
+            ],
+            "features": [f.to_json() for f in self.features],
+            "warnings": list(self.warnings),
+            "seconds": round(self.seconds, 1),
+        }
+        return {**found, "through_model": [asdict(a) for a in self.answers]} if self.answers else found
+
+    def to_pandas(self) -> dict[str, DataFrame]:
+        """Every table as a DataFrame, by name; needs the extra ``headwise[pandas]``."""
+        columns = {table: [field.name for field in fields(row)] for table, row in ROWS.items()}
+        return {table: frame(records, columns[table]) for table, records in self._records().items()}
+
+    def _records(self) -> dict[str, list[dict[str, Any]]]:
+        return {table: [asdict(row) for row in getattr(self, table)] for table in ROWS}
 
     # --- files ---
 
-    def save(self, folder: RunFolder) -> None:
-        """Write tables, bank, vectors and the JSON document; the same run gives the same bytes."""
-        from headwise.contrast.schema import TABLES as COLUMNS
+    def save(self, folder: str | Path) -> Path:
+        """Write a run folder: the very files that the study itself writes."""
+        versions = package_versions("headwise", "transformers", "safetensors", "numpy")
+        with RunFolder(folder, KIND, self.config, versions=versions) as opened:
+            self.write(opened)
+        return Path(folder)
+
+    def write(self, folder: RunFolder) -> None:
+        """Write tables, bank, vectors and the document; the same run gives the same bytes."""
+        from headwise.contrast.schema import TABLES
         from headwise.scale.tables import table_bytes, table_of
 
-        for name in TABLES:
-            folder.write_bytes(f"{name}.parquet", table_bytes(table_of(COLUMNS[name], getattr(self, name))))
+        for name, records in self._records().items():
+            folder.write_bytes(f"{name}.parquet", table_bytes(table_of(TABLES[name], records)))
         folder.write_bytes(BANK, self.bank.to_bytes())
-        folder.write_tensors(VECTORS, self.vectors, self.labels)
+        folder.write_tensors(VECTORS, {"q": self.gallery.q, "k": self.gallery.k}, self.gallery.labels)
         about = {"task": self.task, "model": self.model, "rule": self.rule, "settings": self.settings}
         # The time it took is no result: the same command writes the same bytes.
-        timeless = {key: value for key, value in self.document().items() if key != "seconds"}
+        timeless = {key: value for key, value in self.to_json().items() if key != "seconds"}
         folder.write_json(DOCUMENT, {"schema": 2, **about, **timeless})
         folder.finish(*FILES)
 
     @classmethod
-    def load(cls, path: str | Path) -> ContrastRun:
-        """Read a finished run from its folder, every file of it held against its digest and checked."""
-        from headwise.contrast.reading import read_run
+    def load(cls, folder: str | Path) -> FeaturesResult:
+        """Read a finished run, every file of it held against its digest and checked."""
+        from headwise.contrast.reading import read_result
 
-        return read_run(Path(path))
+        return read_result(Path(folder))
 
     # --- for people ---
 
     def summary(self) -> list[tuple[str, ...]]:
-        """A table of the features: header, then one row a feature."""
+        """A table of the features: header, then one row per feature."""
         rows = [
             ("head", "feature", "rank", "null", "saturated", "original", "target", "share", "percentile", "p")
         ]
         for f in self.features:
-            clean = next(s for s in self.swaps if s["head"] == f["head"] and s["condition"] == "none")
+            (clean,) = where(self.swaps, head=f.head, condition="none")
             rows.append(
                 (
-                    f["head"], f["name"], str(f["rank_energy"]), str(f["rank_null"]),
-                    "yes" if f["saturated"] else "no",
-                    f"{clean['original']:.2f} → {f['original']:.2f}",
-                    f"{clean['target']:.2f} → {f['target']:.2f}",
-                    f"{f['share_of_full']:.2f}", f"{f['percentile']:.0f}", f"{f['p_value']:.3f}",
+                    f.head,
+                    f.name,
+                    str(f.rank_energy),
+                    str(f.rank_null),
+                    "yes" if f.saturated else "no",
+                    f"{clean.original:.2f} → {f.original:.2f}",
+                    f"{clean.target:.2f} → {f.target:.2f}",
+                    f"{f.share_of_full:.2f}",
+                    f"{f.percentile:.0f}",
+                    f"{f.p_value:.3f}",
                 )
-            )  # fmt: skip
+            )
         return rows
 
     def __repr__(self) -> str:
@@ -151,30 +160,10 @@ class ContrastRun:
         lines = [
             "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in self.summary()
         ]
-        best = ", ".join(f"{h['head']} {h['score']:.2f}" for h in self.heads[:5])
+        best = ", ".join(f"{h.head} {h.score:.2f}" for h in self.heads[:5])
         return "\n".join([f"{self.task} in {self.model}: best heads {best}", "", *lines])
 
     def _repr_html_(self) -> str:
-        from headwise.show.notebook import contrast_run
+        from headwise.show.notebook import features_result
 
-        return contrast_run(self)
-
-
-def gallery_labels(examples: Sequence[Any], colours: dict[str, str]) -> dict[str, Any]:
-    """The labels of the gallery's queries and keys, by group."""
-    groups = sorted({g for e in examples for g in e.groups})
-    key_groups = sorted({g for e in examples for g in e.key_groups})
-    return {
-        "query": {g: [e.groups.get(g, "") for e in examples] for g in groups},
-        "keys": {g: [list(e.key_groups.get(g, ())) for e in examples] for g in key_groups},
-        "colours": colours,
-    }
-
-
-def pad_keys(keys: Sequence[Tensor]) -> Tensor:
-    """Keys [h, K_i, d] of several prompts as [h, n, K, d], zero where a prompt has fewer."""
-    width = max(k.shape[1] for k in keys)
-    out = keys[0].new_zeros(keys[0].shape[0], len(keys), width, keys[0].shape[2])
-    for i, k in enumerate(keys):
-        out[:, i, : k.shape[1]] = k
-    return out.to(torch.float32)
+        return features_result(self)

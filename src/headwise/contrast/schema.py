@@ -1,80 +1,57 @@
-"""What the files of a contrastive run hold: the columns of its tables, and its JSON documents as types."""
+"""What the files of a run hold: the columns of its tables, and its JSON documents as types."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Literal
 
 import pyarrow as pa
 from pydantic import Field, JsonValue
 
+from headwise.contrast.rows import ROWS
 from headwise.scale.manifest import ModelShape
 from headwise.scale.tables import Column, Columns
 from headwise.validation import Sha256, Shape
 
-_TEXT, _FLAG = Column(pa.string()), Column(pa.bool_())
-_COUNT, _COUNT_OR_NONE = Column(pa.int64(), low=0), Column(pa.int64(), low=0, null=True)
-_NUMBER, _NUMBER_OR_NONE = Column(pa.float64()), Column(pa.float64(), null=True)
-_UNIT = Column(pa.float64(), low=0, high=1)
-# A mean over prompts of what a softmax gives.
-_ATTENTION = Column(pa.float64(), low=0, high=1.001)
 # A share of what swapping whole keys does, which may be nothing at all; a spread over a single prompt.
 _RATIO = Column(pa.float64(), finite=False)
+# A mean over prompts of what a softmax gives.
+_ATTENTION = Column(pa.float64(), low=0, high=1.001)
 
-
-def _interval(name: str, column: Column) -> dict[str, Column]:
-    return {name: column, f"{name}_low": column, f"{name}_high": column}
-
+_KINDS: tuple[tuple[Column, tuple[str, ...]], ...] = (
+    (Column(pa.string()), ("head", "name", "condition", "first", "second", "varies", "token", "feature")),
+    (Column(pa.bool_()), ("chosen", "union", "saturated")),
+    (
+        Column(pa.int64(), low=0),
+        ("rank", "rank_energy", "rank_null", "draw", "index", "values", "prompts", "position"),
+    ),
+    (Column(pa.int64(), low=0, null=True), ("rank_interaction", "rank_low", "rank_high", "bound")),
+    (Column(pa.float64()), ("score", "low", "high", "ratio", "sigma", "null", "change", "logit", "centred")),
+    (Column(pa.float64()), ("logit_difference", "edited_logit_difference", "explained")),
+    (Column(pa.float64()), ("log_odds", "log_odds_low", "log_odds_high")),
+    (Column(pa.float64(), null=True), ("stable_rank", "superposition", "error")),
+    (Column(pa.float64(), low=0, high=1), ("p_value", "q_value", "accuracy", "interaction_share", "dose")),
+    (Column(pa.float64(), low=0, high=1), ("prefers_original", "flips")),
+    (_ATTENTION, ("mass", "random_original", "random_target")),
+    (_ATTENTION, ("original", "original_low", "original_high", "target", "target_low", "target_high")),
+    (_RATIO, ("share", "share_of_full", "share_low", "share_high", "random_share_99", "change_se")),
+    (Column(pa.float64(), low=0, high=100), ("percentile",)),
+    (Column(pa.float64(), low=0, high=90.001), ("degrees",)),
+    (Column(pa.string(), among=("query", "key")), ("side",)),
+    (Column(pa.string(), among=("sequential", "shapley")), ("method",)),
+)
+"""What a column may hold; a name means the same in every table."""
+_COLUMNS = {name: column for column, names in _KINDS for name in names}
 
 TABLES: dict[str, Columns] = {
-    "heads": {
-        "head": _TEXT, "score": _NUMBER, "low": _NUMBER, "high": _NUMBER, "p_value": _UNIT, "q_value": _UNIT,
-        "accuracy": _UNIT, "ratio": _NUMBER, "mass": _ATTENTION, "chosen": _FLAG,
-    },
-    "features": {
-        "head": _TEXT, "name": _TEXT, "union": _FLAG, "rank": _COUNT, "rank_energy": _COUNT, "rank_null": _COUNT,
-        "rank_interaction": _COUNT_OR_NONE, "rank_low": _COUNT_OR_NONE, "rank_high": _COUNT_OR_NONE,
-        "stable_rank": _NUMBER_OR_NONE, "bound": _COUNT_OR_NONE, "saturated": _FLAG, "interaction_share": _UNIT,
-        "superposition": _NUMBER_OR_NONE, **_interval("original", _ATTENTION), **_interval("target", _ATTENTION),
-        "share_of_full": _RATIO, "share_low": _RATIO, "share_high": _RATIO,
-        "percentile": Column(pa.float64(), low=0, high=100), "p_value": _UNIT, "random_original": _ATTENTION,
-        "random_target": _ATTENTION, "random_share_99": _RATIO,
-    },
-    "swaps": {
-        "head": _TEXT, "name": _TEXT, "condition": _TEXT, **_interval("original", _ATTENTION),
-        **_interval("target", _ATTENTION), **_interval("log_odds", _NUMBER), "share": _RATIO,
-    },
-    "draws": {
-        "head": _TEXT, "name": _TEXT, "draw": _COUNT, "original": _ATTENTION, "target": _ATTENTION, "share": _RATIO,
-    },
-    "doses": {
-        "head": _TEXT, "name": _TEXT, "dose": _UNIT, "original": _ATTENTION, "target": _ATTENTION, "share": _RATIO,
-    },
-    "spectra": {
-        "head": _TEXT, "name": _TEXT, "index": _COUNT, "sigma": _NUMBER, "low": _NUMBER, "high": _NUMBER,
-        "null": _NUMBER,
-    },
-    "angles": {
-        "head": _TEXT, "first": _TEXT, "second": _TEXT, "side": Column(pa.string(), among=("query", "key")),
-        "index": _COUNT, "degrees": Column(pa.float64(), low=0, high=90.001),
-    },
-    "growth": {
-        "head": _TEXT, "name": _TEXT, "varies": _TEXT, "values": _COUNT, "prompts": _COUNT, "rank_energy": _COUNT,
-    },
-    "answers": {
-        "head": _TEXT, "name": _TEXT, "prompts": _COUNT, "logit_difference": _NUMBER,
-        "edited_logit_difference": _NUMBER, "change": _NUMBER, "change_se": _RATIO, "prefers_original": _UNIT,
-        "flips": _UNIT, "error": _NUMBER_OR_NONE,
-    },
-    "attribution": {
-        "head": _TEXT, "method": Column(pa.string(), among=("sequential", "shapley")), "position": _COUNT,
-        "token": _TEXT, "feature": _TEXT, "logit": _NUMBER, "centred": _NUMBER, "explained": _NUMBER,
-    },
-}  # fmt: skip
+    table: {field.name: _COLUMNS[field.name] for field in fields(row)} for table, row in ROWS.items()
+}
+"""The columns of every table, in the order of its rows' fields."""
 
 Count = Annotated[int, Field(ge=0)]
 
 
-class ContrastConfig(Shape):
+class FeaturesConfig(Shape):
     """What was asked: the ``config`` of the manifest."""
 
     model: str
@@ -93,8 +70,8 @@ class ContrastConfig(Shape):
     seed: int
 
 
-class ContrastDocument(Shape):
-    """``run.json``: what ``headwise contrast --json`` prints but for the time, and what the run is of."""
+class FeaturesDocument(Shape):
+    """``run.json``: the result as JSON but for the time, and what the run is of."""
 
     schema_: Literal[2] = Field(alias="schema")
     task: str

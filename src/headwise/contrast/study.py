@@ -8,31 +8,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from headwise.contrast.bank import BankFeature, FeatureBank
+from headwise.contrast.attribution import attribution_rows
+from headwise.contrast.bank import FeatureBank
 from headwise.contrast.collect import Pairs, collect_pairs
-from headwise.contrast.edited_passes import through_model as through
-from headwise.contrast.example import attribution_records
-from headwise.contrast.features import (
+from headwise.contrast.edited_passes import answers_through_model
+from headwise.contrast.fit import (
     Fitted,
-    angle_records,
+    HeadStudy,
+    angle_rows,
     fit_contrast,
-    growth_records,
-    probe,
-    spectrum_records,
-    unite,
+    growth_rows,
+    head_studies,
+    probes_of,
+    spectrum_rows,
 )
 from headwise.contrast.heads import MOST, HeadScore, choose_heads, label_attention, rank_heads
-from headwise.contrast.result import KIND, ContrastRun, Record, gallery_labels, pad_keys
-from headwise.contrast.swap_tests import DOSES, capture_rows, join, measure
-from headwise.contrast.tables import feature_record, head_record, swap_tables
+from headwise.contrast.measured import Gallery, Measured, Shard, join
+from headwise.contrast.result import KIND, FeaturesResult
+from headwise.contrast.rows import AnswerRow, HeadRow
+from headwise.contrast.swap_tests import DOSES, capture_rows, measure
+from headwise.contrast.tables import dose_rows, draw_rows, feature_row, swap_rows
 from headwise.errors import HeadwiseError
+from headwise.progress import Begin, Progress, Tick, stages
 from headwise.randomness import keyed
 from headwise.scale.disk import disk_trouble_told, refuse_small_disk
 from headwise.scale.folder import RunFolder, package_versions
@@ -52,14 +56,11 @@ SHARD = 128
 GALLERY = 240
 """Test prompts whose vectors are kept for pictures."""
 
-
-class Progress(Protocol):
-    """Told which stage is under way, how many of its prompts are done, and how many there are."""
-
-    def __call__(self, stage: str, done: int, total: int, /) -> None: ...
+Make = Callable[[Sequence[Example], int, Tick], dict[str, Tensor]]
+"""Makes a shard of some prompts, given the number of the first."""
 
 
-def contrast(
+def find_features(
     model: Model,
     task: str | Path | Task = "binding",
     *,
@@ -72,14 +73,38 @@ def contrast(
     seed: int = 0,
     progress: Progress | None = None,
     **options: Any,
-) -> ContrastRun:
+) -> FeaturesResult:
     """Find the heads of a task, fit its features in them and test them on unseen items.
 
-    ``task`` is ``binding``, ``filter``, the path of a JSONL file, or a :class:`headwise.tasks.Task`;
-    ``options`` go to it (``prompts``, ``format``, ``jitter`` …). ``heads`` are chosen by scanning unless
-    named. ``max_rank`` limits the subspaces, so that a swap of one stays far from a swap of the whole keys.
-    ``through_model`` is the number of test prompts on which swaps are also made in the running model. With
-    ``out`` the run is kept there and continued if it was interrupted.
+    Parameters
+    ----------
+    model:
+        A loaded model.
+    task:
+        ``binding``, ``filter``, the path of a JSONL file, or a :class:`headwise.tasks.Task`.
+    heads:
+        ``auto`` scans every head and takes those that do the task; else a list such as ``L18H6,L20H3``.
+    out:
+        A folder that keeps the run; one that was interrupted is continued.
+    draws:
+        Random subspaces that every swap is compared with, at least 100.
+    energy:
+        The part of ΔC's energy that the published rank must reach.
+    max_rank:
+        The largest subspace, so that a swap of one stays far from a swap of the whole keys.
+    through_model:
+        Test prompts on which swaps are also made in the running model; 0 for none.
+    seed:
+        The seed of everything random.
+    progress:
+        Told the stage, how many of its prompts are done, and how many there are.
+    options:
+        The task's own: ``prompts``, ``test``, ``scan``, ``format``, ``jitter`` …
+
+    Returns
+    -------
+    FeaturesResult
+        Heads, features, swaps with their controls, and the feature bank.
     """
     began = time.perf_counter()
     if draws < 100:
@@ -88,6 +113,7 @@ def contrast(
         raise HeadwiseError(f"max_rank={max_rank} is outside 1..{model.d_head}, the head's dimensions")
     made = make_task(task, model.tokenizer, seed=seed, **options)
     named = None if heads == "auto" else _named(model, heads)
+    asked = _Asked(draws=draws, energy=energy, max_rank=max_rank, through_model=through_model, seed=seed)
     config = {
         "model": model.name,
         "weight_hash": model.weight_hash,
@@ -98,27 +124,42 @@ def contrast(
         "examples": made.digest,
         "shard": SHARD,
         "heads": "auto" if named is None else [str(h) for h in named],
-        "draws": draws,
-        "energy": energy,
-        "max_rank": max_rank,
-        "through_model": through_model,
-        "seed": seed,
+        **asdict(asked),
     }
+    begin = stages(progress)
     if out is None:
-        return _Study(model, made, None, config, progress).run(named, began)
+        result = _Study(model, made, asked, _Shards(None, begin)).run(named, config)
+        return replace(result, seconds=time.perf_counter() - began)
     path = Path(out)
-    folder = RunFolder(
-        path, KIND, config, versions=package_versions("headwise", "transformers", "safetensors", "numpy")
-    )
+    versions = package_versions("headwise", "transformers", "safetensors", "numpy")
+    folder = RunFolder(path, KIND, config, versions=versions)
     if not folder.finished:
         refuse_small_disk(path, _needed_bytes(model, made, len(named) if named else MOST, draws))
         with folder:
-            study = _Study(model, made, folder, config, progress)
-            with disk_trouble_told(path, study.kept):
+            shards = _Shards(folder, begin)
+            with disk_trouble_told(path, shards.kept):
                 if not folder.finished:
-                    study.run(named, began).save(folder)
+                    _Study(model, made, asked, shards).run(named, config).write(folder)
     folder.clean()
-    return replace(ContrastRun.load(path), seconds=time.perf_counter() - began)
+    return replace(FeaturesResult.load(path), seconds=time.perf_counter() - began)
+
+
+def scan_heads(
+    model: Model, task: Task, *, seed: int = 0, progress: Progress | None = None
+) -> list[HeadScore]:
+    """Every head of the model ranked on the task's scanning prompts."""
+    return _scan(model, task, _Shards(None, stages(progress)), seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """The numbers that a study was asked for."""
+
+    draws: int
+    energy: float
+    max_rank: int
+    through_model: int
+    seed: int
 
 
 def _needed_bytes(model: Model, task: Task, heads: int, draws: int) -> int:
@@ -132,180 +173,26 @@ def _needed_bytes(model: Model, task: Task, heads: int, draws: int) -> int:
     return scan + fits + test + 2 * vectors + 100 * draws * heads * len(task.names) + 1_000_000
 
 
-def scan_heads(
-    model: Model, task: Task, *, seed: int = 0, progress: Progress | None = None
-) -> list[HeadScore]:
-    """Every head of the model ranked on the task's scanning prompts."""
-    return _Study(model, task, None, {"seed": seed}, progress).scan()
-
-
 def _named(model: Model, heads: str | Sequence[Head | str]) -> list[Head]:
     parts = heads.split(",") if isinstance(heads, str) else list(heads)
     found = list(dict.fromkeys(model.head(part) for part in parts))
     if not found:
-        raise HeadwiseError("no heads were named: write --heads auto or a list such as L18H6,L20H3")
+        raise HeadwiseError("no heads were named: give 'auto' or a list such as L18H6,L20H3")
     return found
 
 
-def _rank_warnings(fitted: Mapping[str, Fitted]) -> list[str]:
-    """What the rank reports warn of: one line a warning, with every head and feature it holds for."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for name, item in fitted.items():
-        for head, report in zip(item.heads, item.reports, strict=True):
-            for what, numbers in report.findings:
-                found.setdefault(what, {}).setdefault(str(head), []).append(
-                    f"{name} ({numbers})" if numbers else name
-                )
-    return [
-        f"{what}: " + "; ".join(f"{head} {', '.join(where)}" for head, where in heads.items())
-        for what, heads in found.items()
-    ]
+class _Shards:
+    """Goes through a stage's prompts shard by shard; keeps each in the folder, if there is one."""
 
-
-class _Study:
-    """The stages of one study; each keeps its shards in the folder, if there is one."""
-
-    def __init__(
-        self, model: Model, task: Task, folder: RunFolder | None, config: Record, progress: Progress | None
-    ) -> None:
-        self.model, self.task, self.folder, self.config = model, task, folder, config
-        self.progress = progress or (lambda stage, done, total: None)
-        self.seed = int(config["seed"])
+    def __init__(self, folder: RunFolder | None, begin: Begin) -> None:
+        self.folder, self.begin = folder, begin
         self.stages = 0
-        self.shards = 0
+        self.done = 0
 
-    # --- stages
-    # -----------------------------------------------------------------------------------------------
-
-    def scan(self) -> list[HeadScore]:
-        whole = self.task.scan
-        widest = max(len(e.keys) for e in whole.examples)
-
-        def make(examples: Sequence[Example], start: int, tick: Callable[[int], None]) -> dict[str, Tensor]:
-            attention, labels = label_attention(self.model, Contrast(whole.name, tuple(examples)), tick)
-            extra = widest - labels.shape[1]
-            return {
-                "attention": torch.nn.functional.pad(attention, (0, extra)),
-                "labels": torch.nn.functional.pad(labels, (0, extra), value=-1),
-            }
-
-        parts = self._shards("finding heads", whole.examples, make)
-        return rank_heads(
-            self.model.heads,
-            torch.cat([p["attention"] for p in parts]),
-            torch.cat([p["labels"] for p in parts]),
-            rule=self.task.rule,
-            generator=keyed(self.seed, "scan"),
-        )
-
-    def fit(self, item: Contrast, heads: Sequence[Head]) -> Fitted:
-        def make(examples: Sequence[Example], start: int, tick: Callable[[int], None]) -> dict[str, Tensor]:
-            return collect_pairs(self.model, examples, heads, tick).tensors()
-
-        parts = self._shards(f"fitting {item.name}", item.examples, make)
-        pairs = Pairs(**{name: torch.cat([p[name] for p in parts]) for name in parts[0]})
-        energy, max_rank = self.config["energy"], self.config["max_rank"]
-        return fit_contrast(item, heads, pairs, seed=self.seed, energy=energy, max_rank=max_rank)
-
-    def run(self, named: list[Head] | None, began: float) -> ContrastRun:
-        task, warnings = self.task, design_warnings(self.task)
-        scores = self.scan()
-        heads = named if named is not None else choose_heads(scores, task.rule)
-        if not heads:
-            heads = [scores[0].head]
-            warnings.append(
-                f"no head does the task by the rule: {heads[0]} is the best with {scores[0].score:.2f}"
-            )
-        heads = sorted(heads, key=[s.head for s in scores].index)
-        fitted = {item.name: self.fit(item, heads) for item in task.fits}
-        features = {h: self._features(h, place, fitted) for place, h in enumerate(heads)}
-        probes = {
-            h: [probe(f, fitted, place, seed=self.seed, draws=self.config["draws"]) for f in features[h]]
-            for place, h in enumerate(heads)
-        }
-
-        def make(examples: Sequence[Example], start: int, tick: Callable[[int], None]) -> dict[str, Tensor]:
-            rows = capture_rows(self.model, examples, heads, tick)
-            found = measure(rows, probes, offset=start)
-            if start < GALLERY:
-                found["gallery|q"] = rows.q.transpose(0, 1).float().contiguous()
-                keys = [rows.keys[i][:, list(e.keys)] for i, e in enumerate(examples)]
-                found["gallery|k"] = pad_keys(keys).contiguous()
-            return found
-
-        parts = self._shards("testing swaps", task.test.examples, make)
-        measured = join([{k: v for k, v in p.items() if not k.startswith("gallery|")} for p in parts])
-        shown = [p for p in parts if "gallery|q" in p]
-        gallery = task.test.examples[: sum(p["gallery|q"].shape[1] for p in shown)]
-        vectors = {
-            "q": torch.cat([p["gallery|q"] for p in shown], 1),
-            "k": pad_keys([k for p in shown for k in p["gallery|k"].unbind(1)]),
-        }
-        tables = swap_tables(heads, features, measured, seed=self.seed)
-        warnings += _rank_warnings(fitted)
-        bank = FeatureBank(
-            self.model.name,
-            self.config["weight_hash"],
-            task.name,
-            tuple(f for h in heads for f in features[h]),
-        )
-        answers: list[Record] = []
-        if self.config["through_model"]:
-            tick = self._tick("running edits", min(self.config["through_model"], len(task.test)))
-            answers = through(self.model, task, bank, self.config["through_model"], measured, tick)
-        return ContrastRun(
-            task=task.name,
-            model=self.model.name,
-            rule=task.rule,
-            heads=[head_record(s, s.head in heads) for s in scores],
-            features=[
-                feature_record(f, place, fitted, features[h], measured, seed=self.seed)
-                for place, h in enumerate(heads)
-                for f in features[h]
-            ],
-            **tables,
-            spectra=[r for f in fitted.values() for r in spectrum_records(f)],
-            angles=[r for p, h in enumerate(heads) for r in angle_records(h, features[h], fitted, p)],
-            growth=[
-                r
-                for f in fitted.values()
-                for r in growth_records(f, seed=self.seed, energy=self.config["energy"])
-            ],
-            answers=answers,
-            attribution=attribution_records(self.model, task.test.examples[0].tokens, bank),
-            warnings=warnings,
-            bank=bank,
-            vectors=vectors,
-            labels=gallery_labels(gallery, dict(task.colours)),
-            seconds=time.perf_counter() - began,
-            settings=self.config["settings"],
-        )
-
-    def _features(self, head: Head, place: int, fitted: dict[str, Fitted]) -> list[BankFeature]:
-        return [f.features[place] for f in fitted.values()] + unite(self.task, fitted, head, place)
-
-    # --- shards ---
-
-    def _tick(self, stage: str, total: int, done: int = 0) -> Callable[[int], None]:
-        count = done
-        self.progress(stage, count, total)
-
-        def tick(more: int) -> None:
-            nonlocal count
-            count += more
-            self.progress(stage, min(count, total), total)
-
-        return tick
-
-    def _shards(
-        self,
-        stage: str,
-        examples: Sequence[Example],
-        make: Callable[[Sequence[Example], int, Callable[[int], None]], dict[str, Tensor]],
-    ) -> list[dict[str, Tensor]]:
+    def __call__(self, stage: str, examples: Sequence[Example], make: Make) -> list[dict[str, Tensor]]:
         """A stage's shards, read where they are already there, else made and kept."""
         parts: list[dict[str, Tensor]] = []
-        tick = self._tick(stage, len(examples))
+        tick = self.begin(stage, len(examples))
         keeper = self.folder.keeper(self.stages) if self.folder else None
         self.stages += 1
         for chunk in cut(examples, SHARD):
@@ -320,9 +207,134 @@ class _Study:
                 keeper.keep(chunk, content)
             # Also what was just made is read back, so that nothing can depend on who made it and when.
             parts.append(from_bytes(content)[0])
-            self.shards += 1
+            self.done += 1
         return parts
 
     def kept(self) -> str:
         """What an interruption leaves, in words."""
-        return f"{self.shards} finished parts of the work are kept"
+        return f"{self.done} finished parts of the work are kept"
+
+
+def _scan(model: Model, task: Task, shards: _Shards, seed: int) -> list[HeadScore]:
+    """Attention of every head on the labelled keys of the scanning prompts, ranked."""
+    widest = max(len(e.keys) for e in task.scan.examples)
+
+    def make(examples: Sequence[Example], start: int, tick: Tick) -> dict[str, Tensor]:
+        attention, labels = label_attention(model, Contrast(task.scan.name, tuple(examples)), tick)
+        extra = widest - labels.shape[1]
+        return {
+            "attention": torch.nn.functional.pad(attention, (0, extra)),
+            "labels": torch.nn.functional.pad(labels, (0, extra), value=-1),
+        }
+
+    parts = shards("finding heads", task.scan.examples, make)
+    return rank_heads(
+        model.heads,
+        torch.cat([p["attention"] for p in parts]),
+        torch.cat([p["labels"] for p in parts]),
+        rule=task.rule,
+        generator=keyed(seed, "scan"),
+    )
+
+
+class _Study:
+    """The stages of one study: scan, choose, fit, test, and the result put together."""
+
+    def __init__(self, model: Model, task: Task, asked: _Asked, shards: _Shards) -> None:
+        self.model, self.task, self.asked, self.shards = model, task, asked, shards
+        self.warnings = design_warnings(task)
+
+    def run(self, named: list[Head] | None, config: Mapping[str, Any]) -> FeaturesResult:
+        scores = _scan(self.model, self.task, self.shards, self.asked.seed)
+        heads = self.choose(scores) if named is None else named
+        heads = sorted(heads, key=[s.head for s in scores].index)
+        fitted = {item.name: self.fit(item, heads) for item in self.task.fits}
+        self.warnings += _rank_warnings(fitted)
+        studies = head_studies(self.task, fitted, heads)
+        measured, gallery = self.test(studies, fitted)
+        features = tuple(f for study in studies for f in study.features)
+        bank = FeatureBank(self.model.name, self.model.weight_hash, self.task.name, features)
+        answers = self.answers(bank, measured)
+        seed, energy = self.asked.seed, self.asked.energy
+        return FeaturesResult(
+            task=self.task.name,
+            model=self.model.name,
+            rule=self.task.rule,
+            heads=tuple(HeadRow.of(s, chosen=s.head in heads) for s in scores),
+            features=tuple(
+                feature_row(s, f, measured[s.head], seed=seed) for s in studies for f in s.features
+            ),
+            swaps=tuple(row for h in heads for row in swap_rows(h, measured[h], seed=seed)),
+            draws=tuple(row for h in heads for row in draw_rows(h, measured[h])),
+            doses=tuple(row for h in heads for row in dose_rows(h, measured[h])),
+            spectra=tuple(row for f in fitted.values() for row in spectrum_rows(f)),
+            angles=tuple(row for study in studies for row in angle_rows(study)),
+            growth=tuple(row for f in fitted.values() for row in growth_rows(f, seed=seed, energy=energy)),
+            answers=tuple(answers),
+            attribution=tuple(attribution_rows(self.model, self.task.test.examples[0].tokens, bank)),
+            warnings=tuple(self.warnings),
+            bank=bank,
+            gallery=gallery,
+            config=config,
+        )
+
+    def choose(self, scores: Sequence[HeadScore]) -> list[Head]:
+        """The heads that do the task, or the best one with a warning."""
+        found = choose_heads(scores, self.task.rule)
+        if found:
+            return found
+        best = scores[0]
+        self.warnings.append(
+            f"no head does the task by the rule: {best.head} is the best with {best.score:.2f}"
+        )
+        return [best.head]
+
+    def fit(self, item: Contrast, heads: Sequence[Head]) -> Fitted:
+        """One contrast in all heads."""
+
+        def make(examples: Sequence[Example], start: int, tick: Tick) -> dict[str, Tensor]:
+            return collect_pairs(self.model, examples, heads, tick).tensors()
+
+        parts = self.shards(f"fitting {item.name}", item.examples, make)
+        pairs = Pairs(**{name: torch.cat([p[name] for p in parts]) for name in parts[0]})
+        asked = self.asked
+        return fit_contrast(item, heads, pairs, seed=asked.seed, energy=asked.energy, max_rank=asked.max_rank)
+
+    def test(
+        self, studies: Sequence[HeadStudy], fitted: Mapping[str, Fitted]
+    ) -> tuple[dict[Head, Measured], Gallery]:
+        """Every edit of every feature on the test prompts, and the vectors of the first of them."""
+        heads, asked = [study.head for study in studies], self.asked
+        probes = {s.head: probes_of(s, fitted, seed=asked.seed, draws=asked.draws) for s in studies}
+
+        def make(examples: Sequence[Example], start: int, tick: Tick) -> dict[str, Tensor]:
+            rows = capture_rows(self.model, examples, heads, tick)
+            vectors = rows.vectors() if start < GALLERY else None
+            return Shard(measure(rows, probes, offset=start), vectors).tensors()
+
+        examples = self.task.test.examples
+        shards = [Shard.of(part, probes) for part in self.shards("testing swaps", examples, make)]
+        return join(shards), Gallery.of(shards, examples, self.task.colours)
+
+    def answers(self, bank: FeatureBank, measured: Mapping[Head, Measured]) -> list[AnswerRow]:
+        """The swaps in the running model, if they are asked for."""
+        count = min(self.asked.through_model, len(self.task.test))
+        if not count:
+            return []
+        tick = self.shards.begin("running edits", count)
+        return answers_through_model(self.model, self.task, bank, count, measured, tick)
+
+
+def _rank_warnings(fitted: Mapping[str, Fitted]) -> list[str]:
+    """What the rank reports warn of: one line per warning, with every head and feature it holds for."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, item in fitted.items():
+        for head, report in zip(item.heads, item.reports, strict=True):
+            for what, numbers in report.findings:
+                found.setdefault(what, {}).setdefault(str(head), []).append(
+                    f"{name} ({numbers})" if numbers else name
+                )
+    return [
+        f"{what}: " + "; ".join(f"{head} {', '.join(parts)}" for head, parts in heads.items())
+        for what, heads in found.items()
+    ]

@@ -91,11 +91,6 @@ def principal_angles(a: Subspace | Tensor, b: Subspace | Tensor) -> Tensor:
     return torch.rad2deg(principal_cosines(a, b).acos())
 
 
-def overlap(a: Subspace | Tensor, b: Subspace | Tensor) -> Tensor:
-    """Share of the smaller subspace that lies in the other: mean squared principal cosine, 0 to 1, [...]."""
-    return principal_cosines(a, b).square().mean(-1)
-
-
 def superposition_index(subspaces: Sequence[Subspace]) -> float:
     """How much less room the features take than they have dimensions: 0 if orthogonal, 1 − 1/K if K coincide.
 

@@ -10,6 +10,7 @@ before soft-cap and softmax, scale included; where the mask is False a key does 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,6 +30,24 @@ class Edited:
     """Attention on the target key."""
     log_odds: Tensor
     """log(target / original) after the edit minus before it."""
+
+    def stacked(self) -> Tensor:
+        """All three in one tensor [..., 3, n], for a file."""
+        return torch.stack([self.original, self.target, self.log_odds], -2)
+
+    @classmethod
+    def of(cls, stacked: Tensor) -> Edited:
+        """Back from :meth:`stacked`."""
+        return cls(*stacked.double().unbind(-2))
+
+    @classmethod
+    def cat(cls, parts: Sequence[Edited]) -> Edited:
+        """Several groups of prompts, one after another."""
+        return cls.of(torch.cat([part.stacked() for part in parts], -1))
+
+    def first(self) -> Edited:
+        """The first subspace alone: [..., n]."""
+        return Edited(self.original[..., 0, :], self.target[..., 0, :], self.log_odds[..., 0, :])
 
     def __repr__(self) -> str:
         low, high = self.original.mean().item(), self.target.mean().item()

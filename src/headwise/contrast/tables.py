@@ -1,138 +1,131 @@
-"""The rows of a study's tables."""
+"""From what was measured to the rows of tables: means over the test prompts, with intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from headwise.contrast.bank import BankFeature
-from headwise.contrast.features import Fitted, Record, superposition
-from headwise.contrast.heads import HeadScore
-from headwise.contrast.swap_tests import DOSES, as_edited
+from headwise.contrast.fit import HeadStudy
+from headwise.contrast.measured import Measured
+from headwise.contrast.rows import DoseRow, DrawRow, FeatureRow, SwapRow
+from headwise.contrast.swap_tests import DOSES
 from headwise.contrast.swaps import Edited, swap_test
+from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
 from headwise.types import Head
 
-
-def head_record(score: HeadScore, chosen: bool) -> Record:
-    """One head's row."""
-    return {
-        "head": str(score.head),
-        "score": score.score,
-        "low": score.ci[0],
-        "high": score.ci[1],
-        "p_value": score.p_value,
-        "q_value": score.q_value,
-        "accuracy": score.accuracy,
-        "ratio": score.ratio,
-        "mass": score.mass,
-        "chosen": chosen,
-    }
+RESAMPLES = 500
+"""Bootstrap draws of the mean of one condition."""
 
 
-def feature_record(
-    item: BankFeature,
-    place: int,
-    fitted: Mapping[str, Fitted],
-    siblings: Sequence[BankFeature],
-    measured: Mapping[str, Tensor],
-    *,
-    seed: int,
-) -> Record:
-    """One feature's row: ranks, and its swap against random subspaces with intervals."""
-    reports = [fitted[part].reports[place] for part in (item.parts or (item.name,))]
-    name = f"{item.head}|{item.name}"
+def feature_row(study: HeadStudy, item: BankFeature, measured: Measured, *, seed: int) -> FeatureRow:
+    """Ranks of one feature, and its swap against random subspaces with intervals."""
+    full_change(item.head, measured)
+    reports, edits = study.reports_of(item), measured.features[item.name]
     test = swap_test(
-        as_edited(measured[f"{name}|swap"]),
-        as_edited(measured[f"{item.head}|full"]),
-        as_edited(measured[f"{name}|random"]),
-        generator=keyed(seed, "bootstrap", name),
+        edits.swap,
+        measured.full,
+        edits.random,
+        generator=keyed(seed, "bootstrap", f"{item.head}|{item.name}"),
     )
     salience = sum(r.salience_energy for r in reports)
     interaction = sum(r.interaction_energy for r in reports)
     single = reports[0] if not item.parts else None
-    return {
-        "head": str(item.head),
-        "name": item.name,
-        "union": bool(item.parts),
-        "rank": item.rank,
-        "rank_energy": item.rank_energy,
-        "rank_null": item.rank_null,
-        "rank_interaction": single.rank_interaction if single else None,
-        "rank_low": single.rank_interval[0] if single else None,
-        "rank_high": single.rank_interval[1] if single else None,
-        "stable_rank": single.stable_rank if single else None,
-        "bound": single.bound if single else None,
-        "saturated": any(r.saturated for r in reports),
-        "interaction_share": interaction / (salience + interaction) if salience + interaction else 0.0,
-        "superposition": superposition(siblings),
-        "original": test.original,
-        "original_low": test.original_interval[0],
-        "original_high": test.original_interval[1],
-        "target": test.target,
-        "target_low": test.target_interval[0],
-        "target_high": test.target_interval[1],
-        "share_of_full": test.share_of_full,
-        "share_low": test.share_interval[0],
-        "share_high": test.share_interval[1],
-        "percentile": test.percentile,
-        "p_value": test.p_value,
-        "random_original": test.random_original,
-        "random_target": test.random_target,
-        "random_share_99": float(torch.quantile(torch.tensor(test.random_shares), 0.99)),
-    }
+    return FeatureRow(
+        head=str(item.head),
+        name=item.name,
+        union=bool(item.parts),
+        rank=item.rank,
+        rank_energy=item.rank_energy,
+        rank_null=item.rank_null,
+        rank_interaction=single.rank_interaction if single else None,
+        rank_low=single.rank_interval[0] if single else None,
+        rank_high=single.rank_interval[1] if single else None,
+        stable_rank=single.stable_rank if single else None,
+        bound=single.bound if single else None,
+        saturated=any(r.saturated for r in reports),
+        interaction_share=interaction / (salience + interaction) if salience + interaction else 0.0,
+        superposition=study.superposition,
+        original=test.original,
+        original_low=test.original_interval[0],
+        original_high=test.original_interval[1],
+        target=test.target,
+        target_low=test.target_interval[0],
+        target_high=test.target_interval[1],
+        share_of_full=test.share_of_full,
+        share_low=test.share_interval[0],
+        share_high=test.share_interval[1],
+        percentile=test.percentile,
+        p_value=test.p_value,
+        random_original=test.random_original,
+        random_target=test.random_target,
+        random_share_99=float(torch.quantile(torch.tensor(test.random_shares), 0.99)),
+    )
 
 
-def swap_tables(
-    heads: Sequence[Head],
-    features: Mapping[Head, Sequence[BankFeature]],
-    measured: Mapping[str, Tensor],
-    *,
-    seed: int,
-) -> dict[str, list[Record]]:
-    """Every condition, random draw and dose of every feature, means over the test prompts."""
-    swaps: list[Record] = []
-    draws: list[Record] = []
-    doses: list[Record] = []
-    for head in heads:
-        whole = as_edited(measured[f"{head}|full"]).log_odds.mean()
-        for condition in ("none", "full"):
-            swaps.append(_condition(head, "", condition, measured[f"{head}|{condition}"], whole, seed))
-        for f in features[head]:
-            name = f"{head}|{f.name}"
-            for key in measured:
-                condition = key.removeprefix(f"{name}|")
-                if condition == key or "|" in condition or condition in ("random", "dose"):
-                    continue
-                swaps.append(_condition(head, f.name, condition, measured[key], whole, seed))
-            means = measured[f"{name}|random"].double().mean(-1)
-            for number, (original, target, odds) in enumerate(means.tolist()):
-                draws.append(
-                    {"head": str(head), "name": f.name, "draw": number, "original": original,
-                     "target": target, "share": odds / float(whole)}
-                )  # fmt: skip
-            for dose, values in zip(DOSES, measured[f"{name}|dose"].double().mean(-1).tolist(), strict=True):
-                doses.append(
-                    {"head": str(head), "name": f.name, "dose": dose, "original": values[0],
-                     "target": values[1], "share": values[2] / float(whole)}
-                )  # fmt: skip
-    return {"swaps": swaps, "draws": draws, "doses": doses}
+def full_change(head: Head, measured: Measured) -> float:
+    """What swapping whole keys does to the log-odds: the yardstick of every share."""
+    whole = float(measured.full.log_odds.mean())
+    if abs(whole) < 1e-12:
+        raise HeadwiseError(
+            f"swapping whole keys changes nothing in {head}, so no feature of it can be tested: name other heads"
+        )
+    return whole
 
 
-def _condition(head: Head, name: str, condition: str, values: Tensor, whole: Tensor, seed: int) -> Record:
-    edited: Edited = as_edited(values)
-    n = values.shape[-1]
-    picks = torch.randint(0, n, (500, n), generator=keyed(seed, "condition", str(head), name, condition))
-    columns = torch.stack([edited.original, edited.target, edited.log_odds])
-    means = columns[:, picks].mean(-1)
-    ends = torch.quantile(means, torch.tensor([0.025, 0.975], dtype=means.dtype), dim=1)
-    record: Record = {"head": str(head), "name": name, "condition": condition}
-    for i, column in enumerate(("original", "target", "log_odds")):
-        record |= {
-            column: float(columns[i].mean()),
-            f"{column}_low": float(ends[0, i]),
-            f"{column}_high": float(ends[1, i]),
-        }
-    return record | {"share": float(columns[2].mean() / whole)}
+def swap_rows(head: Head, measured: Measured, *, seed: int) -> Iterator[SwapRow]:
+    """Every condition of every feature."""
+    whole = full_change(head, measured)
+    every = [("", "none", measured.none), ("", "full", measured.full)]
+    for name, feature in measured.features.items():
+        every += [(name, condition, edited) for condition, edited in feature.conditions.items()]
+    for name, condition, edited in every:
+        picks = _resamples(edited.log_odds.shape[-1], seed, str(head), name, condition)
+        yield SwapRow(
+            head=str(head),
+            name=name,
+            condition=condition,
+            **_interval("original", edited.original, picks),
+            **_interval("target", edited.target, picks),
+            **_interval("log_odds", edited.log_odds, picks),
+            share=float(edited.log_odds.mean() / whole),
+        )
+
+
+def _resamples(n: int, seed: int, *labels: str) -> Tensor:
+    return torch.randint(0, n, (RESAMPLES, n), generator=keyed(seed, "condition", *labels))
+
+
+def _interval(name: str, values: Tensor, picks: Tensor) -> dict[str, float]:
+    means = values[picks].mean(-1)
+    low, high = torch.quantile(means, torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
+    return {name: float(values.mean()), f"{name}_low": low, f"{name}_high": high}
+
+
+def draw_rows(head: Head, measured: Measured) -> Iterator[DrawRow]:
+    """Every random subspace of every feature."""
+    whole = full_change(head, measured)
+    for name, feature in measured.features.items():
+        for number, (original, target, odds) in enumerate(_means(feature.random)):
+            yield DrawRow(
+                head=str(head), name=name, draw=number, original=original, target=target, share=odds / whole
+            )
+
+
+def dose_rows(head: Head, measured: Measured) -> Iterator[DoseRow]:
+    """Every feature's swap made in part."""
+    whole = full_change(head, measured)
+    for name, feature in measured.features.items():
+        for dose, (original, target, odds) in zip(DOSES, _means(feature.dose), strict=True):
+            yield DoseRow(
+                head=str(head), name=name, dose=dose, original=original, target=target, share=odds / whole
+            )
+
+
+def _means(edited: Edited) -> list[tuple[float, float, float]]:
+    """Means over prompts, one triple (original, target, log-odds) per subspace."""
+    means = (edited.original.mean(-1), edited.target.mean(-1), edited.log_odds.mean(-1))
+    return list(zip(*(value.tolist() for value in means), strict=True))

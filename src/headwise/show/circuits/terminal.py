@@ -8,9 +8,10 @@ from statistics import mean, median
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from headwise.show.kit.terminal import bar, quoted, table
+from headwise.show.kit.terminal import bar, quoted
 
 if TYPE_CHECKING:
     from headwise.bases.cell import Channels, ChannelSplit
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
     from headwise.circuits.faithfulness import Faithfulness
     from headwise.circuits.firing import FiringTrace
     from headwise.circuits.interventions import Effect
+
+
+class _Plain(Table):
+    """A table whose cells are text, never markup: tokens may hold square brackets."""
+
+    def line(self, *cells: str) -> None:
+        self.add_row(*(Text(cell) for cell in cells))
+
+
+def _table(*columns: str, title: str = "", right: Sequence[str] = ()) -> _Plain:
+    table = _Plain(title=title or None, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
 
 
 def channels_table(
@@ -30,18 +45,14 @@ def channels_table(
         f"({split.key}) with {split.attention:.3f}",
         style="bold",
     )
+    table = _table("channel", "σ", "logit", "relative", "", right=("channel", "σ", "logit", "relative"))
     order = split.relative.abs().argsort(descending=True)[:top].tolist()
     largest = float(split.relative.abs().max()) or 1.0
-    rows = [
-        (
-            f"{k} (null)" if k >= channels.rank else str(k),
-            f"{float(channels.sigma[k]):.3f}",
-            f"{float(split.logit[k]):+.3f}",
-            f"{float(split.relative[k]):+.3f}",
-            bar(abs(float(split.relative[k])) / largest),
-        )
-        for k in order
-    ]
+    for k in order:
+        name = f"{k} (null)" if k >= channels.rank else str(k)
+        value = float(split.relative[k])
+        table.line(name, f"{float(channels.sigma[k]):.3f}", f"{float(split.logit[k]):+.3f}", f"{value:+.3f}",
+                      bar(abs(value) / largest))  # fmt: skip
     lines = Text(
         f"logit {float(split.logit.sum()):.3f} and relative attention {total:.3f} in {channels.sigma.numel()} channels "
         f"(error {split.error:.1e}, condition {channels.condition:.3g})\n"
@@ -49,7 +60,7 @@ def channels_table(
         f"along rotated directions {split.control_channels_needed}\n"
         f"sparsity {split.sparsity:.3f} (lower is sparser), along rotated directions {split.control_sparsity:.3f}"
     )
-    return Group(head, Text(), table(("channel", "σ", "logit", "relative", ""), rows), Text(), lines)
+    return Group(head, Text(), table, Text(), lines)
 
 
 def firing_table(found: FiringTrace) -> RenderableType:
@@ -63,30 +74,29 @@ def firing_table(found: FiringTrace) -> RenderableType:
         )
     ]
     for side, signals in found.sides.items():
-        rows: list[tuple[str, ...]] = []
+        table = _table("component", "channel", "attention taken", "attribution", title=f"\n{side} side",
+                       right=("channel", "attention taken", "attribution"))  # fmt: skip
         for component, channel, drop, ig in zip(
             signals.components, signals.channels, signals.drops, signals.attributions, strict=True
         ):
             name = str(component) + (
                 f" {quoted(tokens[component.source])}" if component.kind == "head" else ""
             )
-            rows.append((name, str(channel), f"{drop:+.4f}", f"{ig:+.4f}"))
-        columns = ("component", "channel", "attention taken", "attribution")
+            table.line(name, str(channel), f"{drop:+.4f}", f"{ig:+.4f}")
         parts.append(
-            table(columns, rows, title=f"\n{side} side")
+            table
             if signals.resolved
             else Text(f"\n{side} side: no set of allowed size causes this attention")
         )
-    rows = []
+    table = _table("removed", "signals", "predicted", "edited pass", "unused channels", title="\nwithout them",
+                   right=("signals", "predicted", "edited pass", "unused channels"))  # fmt: skip
     for c in found.counterfactuals:
         edited = "" if c.edited is None else f"{c.edited:.4f}"
         control = (
             f"{mean(c.controls):.4f} ({min(c.controls):.3f} to {max(c.controls):.3f})" if c.controls else ""
         )
-        rows.append((c.side, str(c.removed), f"{c.predicted:.4f}", edited, control))
-    columns = ("removed", "signals", "predicted", "edited pass", "unused channels")
-    without = table(columns, rows, title="\nwithout them")
-    parts += [without, Text(f"\nparts sum to the model's own query and key within {found.error:.1e}")]
+        table.line(c.side, str(c.removed), f"{c.predicted:.4f}", edited, control)
+    parts += [table, Text(f"\nparts sum to the model's own query and key within {found.error:.1e}")]
     return Group(*parts)
 
 
@@ -101,19 +111,14 @@ def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
     counted = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda item: -item[1]))
     rank = f"; median channels per signal {median(ranks):g}" if ranks else ""
     parts.append(Text(f"nodes: {counted}{rank}; {circuit.seconds:.2f} s"))
+    table = _table("from", "to", "side", "weight", "channels", right=("weight",))
     answer = [e for e in circuit.edges if e.target.startswith("answer")]
     inner = sorted((e for e in circuit.edges if e.channels), key=lambda e: -e.weight)[:top]
-    rows = [
-        (
-            circuit.label(edge.source),
-            circuit.label(edge.target),
-            edge.side if edge.channels else "",
-            f"{edge.weight:.3f}",
-            ", ".join(map(str, edge.channels)),
-        )
-        for edge in (*sorted(answer, key=lambda e: -e.weight), *inner)
-    ]
-    parts += [Text(), table(("from", "to", "side", "weight", "channels"), rows)]
+    for edge in (*sorted(answer, key=lambda e: -e.weight), *inner):
+        side = edge.side if edge.channels else ""
+        table.line(circuit.label(edge.source), circuit.label(edge.target), side, f"{edge.weight:.3f}",
+                      " ".join(map(str, edge.channels)))  # fmt: skip
+    parts += [Text(), table]
     if len(inner) < len(ranks):
         parts.append(Text(f"… and {len(ranks) - len(inner)} lighter edges"))
     checked = [abs(c.edited - c.predicted) for c in circuit.counterfactuals if c.edited is not None]
@@ -133,19 +138,15 @@ def effects_table(effects: Sequence[Effect], faithful: Faithfulness | None) -> R
     if effects:
         one = effects[0]
         title = f"{one.action} {one.scope}ly: change of attention and of the answer's logit difference"
-        rows = [
-            (
-                e.edges[0] if len(e.edges) == 1 else f"all {len(e.edges)} edges together",
-                f"{e.attention_change:+.3f}",
-                f"{e.control_attention_change:+.3f}",
-                f"{e.logit_change:+.3f}",
-                f"±{e.control_logit_change:.3f}",
-                f"{e.clean.probability:.3f} → {e.edited.probability:.3f}",
+        table = _table("edges", *numbers, title=title, right=numbers)
+        for e in effects:
+            name = e.edges[0] if len(e.edges) == 1 else f"all {len(e.edges)} edges together"
+            table.line(
+                name, f"{e.attention_change:+.3f}", f"{e.control_attention_change:+.3f}", f"{e.logit_change:+.3f}",
+                f"±{e.control_logit_change:.3f}", f"{e.clean.probability:.3f} → {e.edited.probability:.3f}",
                 f"{e.edited.norm_ratio:.3f}, cos {e.edited.cosine:.3f}",
-            )
-            for e in effects
-        ]
-        parts.append(table(("edges", *numbers), rows, title=title))
+            )  # fmt: skip
+        parts.append(table)
     if faithful is not None:
         f = faithful
         random_kept, random_lost = (

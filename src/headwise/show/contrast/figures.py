@@ -1,41 +1,41 @@
 """Figures of a contrastive study: heads, swaps, ranks, angles, doses and logits by feature.
 
-Each takes a :class:`headwise.contrast.result.ContrastRun` (or its records) and gives a Plotly figure. Numbers of
+Each takes a :class:`headwise.contrast.result.FeaturesResult` (or its records) and gives a Plotly figure. Numbers of
 figures are those of the paper whose picture is drawn for whatever model was run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from headwise.contrast.fit import OTHER_HALF
+from headwise.contrast.rows import AttributionRow, where
 from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
 
 if TYPE_CHECKING:
-    from headwise.contrast.result import ContrastRun
-
-Record = dict[str, Any]
+    from headwise.contrast.result import FeaturesResult
 
 
-def head_ranking(run: ContrastRun, top: int = 20) -> go.Figure:
+def head_ranking(run: FeaturesResult, top: int = 20) -> go.Figure:
     """The best heads with their bootstrap intervals, those studied in colour."""
     rows = run.heads[:top]
     figure = go.Figure(
         go.Bar(
-            x=[r["head"] for r in rows],
-            y=[r["score"] for r in rows],
+            x=[r.head for r in rows],
+            y=[r.score for r in rows],
             error_y={
                 "type": "data",
-                "array": [r["high"] - r["score"] for r in rows],
-                "arrayminus": [r["score"] - r["low"] for r in rows],
+                "array": [r.high - r.score for r in rows],
+                "arrayminus": [r.score - r.low for r in rows],
                 "thickness": 1.2,
                 "color": NEUTRAL,
             },
-            marker={"color": [PALETTE[0] if r["chosen"] else "rgba(138,143,152,0.55)" for r in rows]},
-            customdata=[[r["q_value"], r["mass"]] for r in rows],
+            marker={"color": [PALETTE[0] if r.chosen else "rgba(138,143,152,0.55)" for r in rows]},
+            customdata=[[r.q_value, r.mass] for r in rows],
             hovertemplate="%{x}: %{y:.3f}<br>q %{customdata[0]:.4f}, "
             "attention on keys %{customdata[1]:.2f}<extra></extra>",
             name="score",
@@ -51,24 +51,24 @@ def head_ranking(run: ContrastRun, top: int = 20) -> go.Figure:
     )
 
 
-def swap_bars(run: ContrastRun, head: str) -> go.Figure:
+def swap_bars(run: FeaturesResult, head: str) -> go.Figure:
     """Attention on original and target: untouched, each feature, whole keys, and random (Figures 7 and 9)."""
-    clean, full = (run.of("swaps", head=head, condition=c)[0] for c in ("none", "full"))
-    features = run.of("features", head=head)
-    labels = ["untouched", *(f"{f['name']} ({f['rank']})" for f in features), "whole keys"]
-    swaps = {s["name"]: s for s in run.of("swaps", head=head, condition="swap")}
+    clean, full = (where(run.swaps, head=head, condition=c)[0] for c in ("none", "full"))
+    features = where(run.features, head=head)
+    labels = ["untouched", *(f"{f.name} ({f.rank})" for f in features), "whole keys"]
+    swaps = {s.name: s for s in where(run.swaps, head=head, condition="swap")}
     figure = go.Figure()
     for side, colour in (("original", PALETTE[0]), ("target", PALETTE[1])):
-        rows = [clean, *(swaps[f["name"]] for f in features), full]
+        rows = [clean, *(swaps[f.name] for f in features), full]
         figure.add_bar(
             x=labels,
-            y=[r[side] for r in rows],
+            y=[getattr(r, side) for r in rows],
             name=f"attention on {side}",
             marker={"color": colour},
             error_y={
                 "type": "data",
-                "array": [r[f"{side}_high"] - r[side] for r in rows],
-                "arrayminus": [r[side] - r[f"{side}_low"] for r in rows],
+                "array": [getattr(r, f"{side}_high") - getattr(r, side) for r in rows],
+                "arrayminus": [getattr(r, side) - getattr(r, f"{side}_low") for r in rows],
                 "thickness": 1.2,
                 "color": NEUTRAL,
             },
@@ -77,9 +77,9 @@ def swap_bars(run: ContrastRun, head: str) -> go.Figure:
         xs: list[float] = []
         ys: list[float] = []
         for place, f in enumerate(features, 1):
-            drawn = run.of("draws", head=head, name=f["name"])
-            xs += [place + shift + 0.12 * (d["draw"] % 11 - 5) / 5 for d in drawn]
-            ys += [d[side] for d in drawn]
+            drawn = where(run.draws, head=head, name=f.name)
+            xs += [place + shift + 0.12 * (d.draw % 11 - 5) / 5 for d in drawn]
+            ys += [getattr(d, side) for d in drawn]
         figure.add_scatter(
             x=xs,
             y=ys,
@@ -100,32 +100,32 @@ def swap_bars(run: ContrastRun, head: str) -> go.Figure:
     )
 
 
-def share_bars(run: ContrastRun) -> go.Figure:
+def share_bars(run: FeaturesResult) -> go.Figure:
     """Change of log-odds as a share of a full key swap, every head and feature, beside its controls."""
     heads = run.chosen
-    names = list(dict.fromkeys(f["name"] for f in run.features))
+    names = list(dict.fromkeys(f.name for f in run.features))
     figure = go.Figure()
     for number, name in enumerate(names):
-        rows = [run.of("features", head=h, name=name)[0] for h in heads]
+        rows = [where(run.features, head=h, name=name)[0] for h in heads]
         figure.add_bar(
             x=heads,
-            y=[r["share_of_full"] for r in rows],
+            y=[r.share_of_full for r in rows],
             name=name,
             marker={"color": PALETTE[number % len(PALETTE)]},
             error_y={
                 "type": "data",
-                "array": [r["share_high"] - r["share_of_full"] for r in rows],
-                "arrayminus": [r["share_of_full"] - r["share_low"] for r in rows],
+                "array": [r.share_high - r.share_of_full for r in rows],
+                "arrayminus": [r.share_of_full - r.share_low for r in rows],
                 "thickness": 1.2,
                 "color": NEUTRAL,
             },
             offsetgroup=name,
         )
     for number, name in enumerate(names):
-        rows = [run.of("features", head=h, name=name)[0] for h in heads]
+        rows = [where(run.features, head=h, name=name)[0] for h in heads]
         figure.add_bar(
             x=heads,
-            y=[r["random_share_99"] for r in rows],
+            y=[r.random_share_99 for r in rows],
             name="99th percentile of random subspaces",
             marker={"color": "rgba(40,40,40,0.45)"},
             offsetgroup=name,
@@ -140,7 +140,7 @@ def share_bars(run: ContrastRun) -> go.Figure:
     )
 
 
-def controls(run: ContrastRun, head: str) -> go.Figure:
+def controls(run: FeaturesResult, head: str) -> go.Figure:
     """Every edit of every feature: keys, query, both, ablations, and controls of the same rank."""
     order = (
         "swap",
@@ -152,23 +152,23 @@ def controls(run: ContrastRun, head: str) -> go.Figure:
         "ablate query",
     )
     figure = go.Figure()
-    for number, f in enumerate(run.of("features", head=head)):
-        rows = {s["condition"]: s for s in run.of("swaps", head=head, name=f["name"])}
+    for number, f in enumerate(where(run.features, head=head)):
+        rows = {s.condition: s for s in where(run.swaps, head=head, name=f.name)}
         shown = [c for c in order if c in rows]
         figure.add_bar(
             x=[{"swap": "keys (the feature)"}.get(c, c) for c in shown],
-            y=[rows[c]["log_odds"] for c in shown],
-            name=f["name"],
+            y=[rows[c].log_odds for c in shown],
+            name=f.name,
             marker={"color": PALETTE[number % len(PALETTE)]},
             error_y={
                 "type": "data",
-                "array": [rows[c]["log_odds_high"] - rows[c]["log_odds"] for c in shown],
-                "arrayminus": [rows[c]["log_odds"] - rows[c]["log_odds_low"] for c in shown],
+                "array": [rows[c].log_odds_high - rows[c].log_odds for c in shown],
+                "arrayminus": [rows[c].log_odds - rows[c].log_odds_low for c in shown],
                 "thickness": 1.2,
                 "color": NEUTRAL,
             },
         )
-    full = run.of("swaps", head=head, condition="full")[0]["log_odds"]
+    full = where(run.swaps, head=head, condition="full")[0].log_odds
     figure.add_hline(
         y=full, line={"dash": "dash", "color": NEUTRAL, "width": 1}, annotation_text="whole keys swapped"
     )
@@ -177,28 +177,28 @@ def controls(run: ContrastRun, head: str) -> go.Figure:
     )
 
 
-def singular_values(run: ContrastRun, head: str, most: int = 20) -> go.Figure:
+def singular_values(run: FeaturesResult, head: str, most: int = 20) -> go.Figure:
     """Singular values of ΔC with bootstrap intervals, against the 99 % quantile of their sign-flip null."""
-    names = list(dict.fromkeys(r["name"] for r in run.spectra))
+    names = list(dict.fromkeys(r.name for r in run.spectra))
     columns = min(3, len(names))
     lines = -(-len(names) // columns)
-    found = {f["name"]: f for f in run.of("features", head=head)}
-    titles = [f"{n}: 99 % {found[n]['rank_energy']}, null {found[n]['rank_null']}" for n in names]
+    found = {f.name: f for f in where(run.features, head=head)}
+    titles = [f"{n}: 99 % {found[n].rank_energy}, null {found[n].rank_null}" for n in names]
     figure = make_subplots(
         lines, columns, subplot_titles=titles, horizontal_spacing=0.07, vertical_spacing=0.16
     )
     for number, name in enumerate(names):
-        rows = [r for r in run.of("spectra", head=head, name=name) if r["index"] <= most]
+        rows = [r for r in where(run.spectra, head=head, name=name) if r.index <= most]
         at = (number // columns + 1, number % columns + 1)
-        index = [r["index"] for r in rows]
+        index = [r.index for r in rows]
         figure.add_trace(
             go.Scatter(
                 x=index,
-                y=[r["sigma"] for r in rows],
+                y=[r.sigma for r in rows],
                 error_y={
                     "type": "data",
-                    "array": [max(0.0, r["high"] - r["sigma"]) for r in rows],
-                    "arrayminus": [max(0.0, r["sigma"] - r["low"]) for r in rows],
+                    "array": [max(0.0, r.high - r.sigma) for r in rows],
+                    "arrayminus": [max(0.0, r.sigma - r.low) for r in rows],
                     "thickness": 1,
                 },
                 mode="lines+markers",
@@ -211,7 +211,7 @@ def singular_values(run: ContrastRun, head: str, most: int = 20) -> go.Figure:
         )
         null = go.Scatter(
             x=index,
-            y=[r["null"] for r in rows],
+            y=[r.null for r in rows],
             mode="lines",
             line={"color": PALETTE[1], "dash": "dash"},
             name="null, 99 % quantile",
@@ -228,22 +228,22 @@ def singular_values(run: ContrastRun, head: str, most: int = 20) -> go.Figure:
     )
 
 
-def rank_growth(run: ContrastRun) -> go.Figure:
+def rank_growth(run: FeaturesResult) -> go.Figure:
     """The 99 % rank against the number of distinct query values used to build ΔC (Figure 16)."""
     figure = go.Figure()
     dashes = ("solid", "dash", "dot", "dashdot")
-    names = list(dict.fromkeys(r["name"] for r in run.growth))
+    names = list(dict.fromkeys(r.name for r in run.growth))
     for number, head in enumerate(run.chosen):
         for kind, name in enumerate(names):
-            rows = run.of("growth", head=head, name=name)
+            rows = where(run.growth, head=head, name=name)
             figure.add_scatter(
-                x=[r["values"] for r in rows],
-                y=[r["rank_energy"] for r in rows],
+                x=[r.values for r in rows],
+                y=[r.rank_energy for r in rows],
                 mode="lines+markers",
                 line={"color": PALETTE[number % len(PALETTE)], "dash": dashes[kind % 4]},
                 name=f"{head} {name}",
             )
-    most = max((r["values"] for r in run.growth), default=1)
+    most = max((r.values for r in run.growth), default=1)
     figure.add_scatter(
         x=[1, most],
         y=[1, most],
@@ -251,7 +251,7 @@ def rank_growth(run: ContrastRun) -> go.Figure:
         line={"color": NEUTRAL, "dash": "dot", "width": 1},
         name="the design's bound",
     )
-    top = max((r["rank_energy"] for r in run.growth), default=1)
+    top = max((r.rank_energy for r in run.growth), default=1)
     return styled(
         figure,
         xaxis={
@@ -264,21 +264,21 @@ def rank_growth(run: ContrastRun) -> go.Figure:
     )
 
 
-def angles(run: ContrastRun, head: str) -> go.Figure:
+def angles(run: FeaturesResult, head: str) -> go.Figure:
     """Principal angles between features, and between random halves of each, in query and key space."""
     figure = make_subplots(
         1, 2, subplot_titles=["query space", "key space"], shared_yaxes=True, horizontal_spacing=0.05
     )
-    rows = run.of("angles", head=head)
-    pairs = list(dict.fromkeys((r["first"], r["second"]) for r in rows))
+    rows = where(run.angles, head=head)
+    pairs = list(dict.fromkeys((r.first, r.second) for r in rows))
     for column, side in enumerate(("query", "key"), 1):
         for number, (first, second) in enumerate(pairs):
-            own = second == "its other half"
-            shown = [r for r in rows if r["side"] == side and (r["first"], r["second"]) == (first, second)]
+            own = second == OTHER_HALF
+            shown = [r for r in rows if r.side == side and (r.first, r.second) == (first, second)]
             figure.add_trace(
                 go.Scatter(
-                    x=[r["index"] for r in shown],
-                    y=[r["degrees"] for r in shown],
+                    x=[r.index for r in shown],
+                    y=[r.degrees for r in shown],
                     mode="lines+markers",
                     line={"color": PALETTE[number % len(PALETTE)], "dash": "dash" if own else "solid"},
                     name=f"{first} – {'half of it' if own else second}",
@@ -293,19 +293,19 @@ def angles(run: ContrastRun, head: str) -> go.Figure:
     return styled(figure, height=440, legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"})
 
 
-def dose_response(run: ContrastRun, head: str) -> go.Figure:
+def dose_response(run: FeaturesResult, head: str) -> go.Figure:
     """Attention on the target as the swap is made in part."""
     figure = go.Figure()
-    for number, f in enumerate(run.of("features", head=head)):
-        rows = run.of("doses", head=head, name=f["name"])
+    for number, f in enumerate(where(run.features, head=head)):
+        rows = where(run.doses, head=head, name=f.name)
         colour = PALETTE[number % len(PALETTE)]
         for side, dash in (("target", "solid"), ("original", "dot")):
             figure.add_scatter(
-                x=[r["dose"] for r in rows],
-                y=[r[side] for r in rows],
+                x=[r.dose for r in rows],
+                y=[getattr(r, side) for r in rows],
                 mode="lines+markers",
                 line={"color": colour, "dash": dash},
-                name=f"{f['name']}, {side}",
+                name=f"{f.name}, {side}",
             )
     return styled(
         figure,
@@ -315,15 +315,15 @@ def dose_response(run: ContrastRun, head: str) -> go.Figure:
     )
 
 
-def logit_bars(records: Sequence[Record], head: str, method: str = "sequential") -> go.Figure:
+def logit_bars(records: Sequence[AttributionRow], head: str, method: str = "sequential") -> go.Figure:
     """Each token's logit as stacked bars of features and residual, its total as a point (Figure 10)."""
-    rows = [r for r in records if r["head"] == head and r["method"] == method]
-    names = list(dict.fromkeys(r["feature"] for r in rows))
-    places = sorted({r["position"] for r in rows})
-    tokens = {r["position"]: r["token"] for r in rows}
+    rows = [r for r in records if r.head == head and r.method == method]
+    names = list(dict.fromkeys(r.feature for r in rows))
+    places = sorted({r.position for r in rows})
+    tokens = {r.position: r.token for r in rows}
     figure = go.Figure()
     for number, name in enumerate(names):
-        values = {r["position"]: r["logit"] for r in rows if r["feature"] == name}
+        values = {r.position: r.logit for r in rows if r.feature == name}
         if name == "total":
             figure.add_scatter(
                 x=places,
@@ -347,19 +347,19 @@ def logit_bars(records: Sequence[Record], head: str, method: str = "sequential")
     )
 
 
-def answers(run: ContrastRun) -> go.Figure:
+def answers(run: FeaturesResult) -> go.Figure:
     """The answer's logit difference before and after the swaps in the running model."""
     rows = run.answers
-    heads = list(dict.fromkeys(r["head"] for r in rows))
+    heads = list(dict.fromkeys(r.head for r in rows))
     figure = go.Figure()
-    for number, name in enumerate(dict.fromkeys(r["name"] for r in rows)):
-        shown = {r["head"]: r for r in rows if r["name"] == name}
+    for number, name in enumerate(dict.fromkeys(r.name for r in rows)):
+        shown = {r.head: r for r in rows if r.name == name}
         figure.add_bar(
             x=heads,
-            y=[shown[h]["change"] if h in shown else None for h in heads],
+            y=[shown[h].change if h in shown else None for h in heads],
             error_y={
                 "type": "data",
-                "array": [1.96 * shown[h]["change_se"] if h in shown else 0 for h in heads],
+                "array": [1.96 * shown[h].change_se if h in shown else 0 for h in heads],
             },
             name=name,
             marker={"color": PALETTE[number % len(PALETTE)]},

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headwise.contrast.rows import AttributionRow, where
 from headwise.show.contrast import figures, spaces
-from headwise.show.kit.markdown import literal
-from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
+from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text, literal
 
 if TYPE_CHECKING:
-    from headwise.contrast.result import ContrastRun
+    from headwise.contrast.result import FeaturesResult
 
 
-def contrast_report(run: ContrastRun, *, umap: bool = False) -> Report:
+def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
     """Heads, features, swaps with their controls, ranks, spaces and logits of a study.
 
     ``umap`` adds UMAP pictures of the larger subspaces, which take a minute each.
     """
     best = run.heads[0]
-    strongest = max(run.features, key=lambda f: f["share_of_full"])
+    strongest = max(run.features, key=lambda f: f.share_of_full)
     sections = [
         Section(
             "What to beware of",
@@ -41,15 +41,14 @@ def contrast_report(run: ContrastRun, *, umap: bool = False) -> Report:
         f"fitted on.",
         facts={
             "heads scanned": str(len(run.heads)),
-            "best head": f"{best['head']} ({best['score']:.2f})",
+            "best head": f"{best.head} ({best.score:.2f})",
             "prompts": str(run.settings.get("prompts", "")),
-            "strongest swap": f"{strongest['head']} {strongest['name']}, "
-            f"{strongest['share_of_full']:.0%} of full",
+            "strongest swap": f"{strongest.head} {strongest.name}, {strongest.share_of_full:.0%} of full",
         },
     )
 
 
-def _heads_text(run: ContrastRun) -> Text:
+def _heads_text(run: FeaturesResult) -> Text:
     rule = (
         "Score: the share of prompts in which the right key gets most attention among the keys; heads "
         "from 30 % up "
@@ -66,12 +65,12 @@ def _heads_text(run: ContrastRun) -> Text:
     )
 
 
-def _features(run: ContrastRun) -> list[Block]:
+def _features(run: FeaturesResult) -> list[Block]:
     columns = ("head", "name", "rank", "rank_energy", "rank_null", "rank_interaction",
                "rank_low", "rank_high", "saturated",
                "interaction_share", "superposition", "original", "target", "share_of_full", "share_low",
                "share_high", "percentile", "p_value", "random_share_99")  # fmt: skip
-    rows = [tuple(f[c] for c in columns) for f in run.features]
+    rows = [tuple(getattr(f, c) for c in columns) for f in run.features]
     return [
         Text(
             "`rank_energy` is the published 99 % rule, `rank_null` counts directions above a sign-flip null, "
@@ -89,7 +88,7 @@ def _features(run: ContrastRun) -> list[Block]:
     ]
 
 
-def _head(run: ContrastRun, head: str, umap: bool) -> list[Block]:
+def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
     number = "7" if run.rule == "ratio" else "9"
     blocks: list[Block] = [
         Figure(
@@ -100,35 +99,33 @@ def _head(run: ContrastRun, head: str, umap: bool) -> list[Block]:
         Figure(figures.dose_response(run, head), "Partial swaps."),
         Figure(figures.singular_values(run, head), "Singular values of ΔC against their null."),
     ]
-    for f in run.of("features", head=head):
-        if f["union"] and run.rule != "ratio":
+    for f in where(run.features, head=head):
+        if f.union and run.rule != "ratio":
             continue
-        if not f["union"] and run.rule == "ratio" and f["rank"] < 2:
+        if not f.union and run.rule == "ratio" and f.rank < 2:
             continue
         figure = "6a" if run.rule == "ratio" else "8"
         blocks.append(
             Figure(
-                spaces.subspace_pca(run, head, f["name"]),
-                f"Keys and queries inside {literal(f['name'])} (as Figure {figure}).",
+                spaces.subspace_pca(run, head, f.name),
+                f"Keys and queries inside {literal(f.name)} (as Figure {figure}).",
             )
         )
-        if f["union"]:
-            blocks.append(Figure(spaces.keys_pca(run, head, f["name"]), "Keys alone (as Figure 6b)."))
-        if f["rank"] > 3 and umap:
+        if f.union:
+            blocks.append(Figure(spaces.keys_pca(run, head, f.name), "Keys alone (as Figure 6b)."))
+        if f.rank > 3 and umap:
             blocks.append(
-                Figure(
-                    spaces.subspace_umap(run, head, f["name"]), f"{literal(f['name'])} by UMAP (as Figure 8)."
-                )
+                Figure(spaces.subspace_umap(run, head, f.name), f"{literal(f.name)} by UMAP (as Figure 8).")
             )
     blocks.append(
         Figure(spaces.subspace_pca(run, head, None), "The same vectors, not projected (as Figure 17).")
     )
-    if run.of("angles", head=head):
+    if where(run.angles, head=head):
         blocks.append(
             Figure(figures.angles(run, head), "Principal angles between features, and halves of each.")
         )
-    if run.of("attribution", head=head):
-        shown = run.of("attribution", head=head)[0]["explained"]
+    if where(run.attribution, head=head):
+        shown = where(run.attribution, head=head)[0].explained
         blocks.append(
             Figure(
                 figures.logit_bars(run.attribution, head),
@@ -139,7 +136,7 @@ def _head(run: ContrastRun, head: str, umap: bool) -> list[Block]:
     return blocks
 
 
-def _answers(run: ContrastRun) -> list[Block]:
+def _answers(run: FeaturesResult) -> list[Block]:
     columns = ("head", "name", "prompts", "logit_difference", "edited_logit_difference", "change",
                "change_se", "prefers_original", "flips", "error")  # fmt: skip
     return [
@@ -151,11 +148,11 @@ def _answers(run: ContrastRun) -> list[Block]:
             "attention and that of the edited pass."
         ),
         Figure(figures.answers(run), "Change of the answer's logit difference, with 95 % intervals."),
-        Table(columns, [tuple(a[c] for c in columns) for a in run.answers]),
+        Table(columns, [tuple(getattr(a, c) for c in columns) for a in run.answers]),
     ]
 
 
-def _growth(run: ContrastRun) -> list[Block]:
+def _growth(run: FeaturesResult) -> list[Block]:
     if not run.growth:
         return [Text("The design names no query values, so there is nothing to vary.")]
     return [
@@ -168,13 +165,13 @@ def _growth(run: ContrastRun) -> list[Block]:
     ]
 
 
-def attribution_report(records: Sequence[dict[str, Any]], prompt: str) -> Report:
-    """The bars of ``headwise attribute``, one section a head."""
+def attribution_report(records: Sequence[AttributionRow], prompt: str) -> Report:
+    """The bars of ``headwise attribute``, one section per head."""
     sections = []
-    for head in dict.fromkeys(r["head"] for r in records):
+    for head in dict.fromkeys(r.head for r in records):
         blocks: list[Block] = []
-        for method in dict.fromkeys(r["method"] for r in records if r["head"] == head):
-            shown = next(r["explained"] for r in records if r["head"] == head and r["method"] == method)
+        for method in dict.fromkeys(r.method for r in records if r.head == head):
+            shown = next(r.explained for r in records if r.head == head and r.method == method)
             caption = f"{method}: {shown:.0%} of the logits' variation over tokens is explained."
             blocks.append(Figure(figures.logit_bars(records, head, method), caption))
         sections.append(Section(f"Head {head}", blocks))

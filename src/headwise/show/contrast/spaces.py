@@ -15,27 +15,27 @@ from headwise.show.kit.theme import PALETTE, styled
 from headwise.strings import natural
 
 if TYPE_CHECKING:
-    from headwise.contrast.result import ContrastRun
+    from headwise.contrast.result import FeaturesResult
 
 WIDE = (*PALETTE, "#b15928", "#1b7837", "#762a83", "#f46d43", "#4575b4", "#a6761d", "#e7298a", "#666666")
 Method = Literal["pca", "umap"]
 
 
-def points(run: ContrastRun, head: str, group: str) -> tuple[Tensor, list[str], Tensor, list[str]]:
+def points(run: FeaturesResult, head: str, group: str) -> tuple[Tensor, list[str], Tensor, list[str]]:
     """Queries [n, d] and keys [m, d] of a head with their labels of ``group``."""
     place = run.chosen.index(head)
-    q, k = run.vectors["q"][place].double(), run.vectors["k"][place].double()
-    labels = run.labels["query"].get(group, [""] * len(q))
+    q, k = run.gallery.q[place].double(), run.gallery.k[place].double()
+    labels = run.gallery.query.get(group, [""] * len(q))
     found, names = [], []
-    for i, key_labels in enumerate(run.labels["keys"].get(group, [])):
+    for i, key_labels in enumerate(run.gallery.keys.get(group, [])):
         found.append(k[i, : len(key_labels)])
         names += key_labels
     return q, list(labels), torch.cat(found) if found else k.reshape(-1, k.shape[-1])[:0], names
 
 
-def _colour(run: ContrastRun, name: str) -> str:
+def _colour(run: FeaturesResult, name: str) -> str:
     """The group that a feature's picture is coloured by."""
-    return str(run.labels["colours"].get(name, "set"))
+    return str(run.gallery.colours.get(name, "set"))
 
 
 def _scatter(
@@ -79,12 +79,12 @@ def _components(x: Tensor) -> tuple[np.ndarray, np.ndarray]:
     return (centred @ right[:3].mT).numpy(), share[:3].numpy()
 
 
-def subspace_pca(run: ContrastRun, head: str, name: str | None, *, group: str | None = None) -> go.Figure:
+def subspace_pca(run: FeaturesResult, head: str, name: str | None, *, group: str | None = None) -> go.Figure:
     """Keys and queries inside a feature's subspaces, by principal components of both stacked (Figures 6a, 8).
 
     With ``name`` None the vectors are not projected (Figure 17). Left PC 1 and 2, right PC 2 and 3.
     """
-    group = group or _colour(run, name or next(iter(run.labels["colours"])))
+    group = group or _colour(run, name or next(iter(run.gallery.colours)))
     q, q_labels, k, k_labels = points(run, head, group)
     if name is not None:
         item = run.bank.get(head, name)
@@ -146,7 +146,7 @@ def _line(
 
 
 def subspace_umap(
-    run: ContrastRun, head: str, name: str, *, group: str | None = None, seed: int = 0
+    run: FeaturesResult, head: str, name: str, *, group: str | None = None, seed: int = 0
 ) -> go.Figure:
     """Keys inside a feature's subspace, by UMAP (Figure 8). Needs the extra ``headwise[umap]``."""
     try:
@@ -180,7 +180,7 @@ def subspace_umap(
     )
 
 
-def keys_pca(run: ContrastRun, head: str, name: str, *, group: str | None = None) -> go.Figure:
+def keys_pca(run: FeaturesResult, head: str, name: str, *, group: str | None = None) -> go.Figure:
     """Keys alone inside a feature's subspace, first two components, each group's mean named (Figure 6b)."""
     group = group or _colour(run, name)
     _, _, k, k_labels = points(run, head, group)

@@ -2,84 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headwise.show.kit.terminal import quoted, table
+from headwise.contrast.rows import AttributionRow, HeadRow
+from headwise.show.kit.terminal import plain_table, quoted
 
 if TYPE_CHECKING:
-    from headwise.contrast.result import ContrastRun
-
-Record = Mapping[str, Any]
+    from headwise.contrast.result import FeaturesResult
 
 
-def heads_table(records: Sequence[Record], rule: str) -> RenderableType:
+def heads_table(records: Sequence[HeadRow], rule: str) -> RenderableType:
     """Heads ranked on a task, those that do it marked."""
     name = "right key" if rule == "accuracy" else "ratio"
     rows = [
         (
-            r["head"],
-            "*" if r["chosen"] else "",
-            f"{r['score']:.3f}",
-            f"{r['low']:.3f}–{r['high']:.3f}",
-            f"{r['q_value']:.4f}",
-            f"{r['accuracy']:.2f}",
-            f"{r['ratio']:.2f}",
-            f"{r['mass']:.2f}",
+            r.head,
+            "*" if r.chosen else "",
+            f"{r.score:.3f}",
+            f"{r.low:.3f}–{r.high:.3f}",
+            f"{r.q_value:.4f}",
+            f"{r.accuracy:.2f}",
+            f"{r.ratio:.2f}",
+            f"{r.mass:.2f}",
         )
         for r in records
     ]
     columns = ("head", "", name, "95 %", "q", "accuracy", "ratio", "attention on keys")
-    return Group(table(columns, rows), Text(), Text("* does the task by its rule, beyond chance (q ≤ 0.05)"))
+    return Group(
+        plain_table(columns, rows), Text(), Text("* does the task by its rule, beyond chance (q ≤ 0.05)")
+    )
 
 
-def run_tables(run: ContrastRun) -> RenderableType:
+def run_tables(run: FeaturesResult) -> RenderableType:
     """The best heads, the features with their swaps, answers if there are any, and what to beware of."""
     header, *rows = run.summary()
     parts: list[RenderableType] = [
         Text(f"{run.task} in {run.model}", style="bold"),
         Text(),
-        heads_table([h for i, h in enumerate(run.heads) if i < 6 or h["chosen"]], run.rule),
+        heads_table([h for i, h in enumerate(run.heads) if i < 6 or h.chosen], run.rule),
         Text(),
-        table(
-            header, rows, title="Features, and attention on original and target after a swap, on unseen words"
+        plain_table(
+            header, rows, "Features, and attention on original and target after a swap, on unseen words"
         ),
     ]
     if run.answers:
         shown = [
             (
-                a["head"],
-                a["name"],
-                f"{a['logit_difference']:+.2f} → {a['edited_logit_difference']:+.2f}",
-                f"{a['flips']:.0%}",
-                "" if a["error"] is None else f"{a['error']:.0e}",
+                a.head,
+                a.name,
+                f"{a.logit_difference:+.2f} → {a.edited_logit_difference:+.2f}",
+                f"{a.flips:.0%}",
+                "" if a.error is None else f"{a.error:.0e}",
             )
             for a in run.answers
         ]
         columns = ("head", "swapped", "logit difference", "flips", "error of prediction")
-        parts += [Text(), table(columns, shown, title="The same swaps in the running model")]
+        parts += [Text(), plain_table(columns, shown, "The same swaps in the running model")]
     if run.warnings:
         parts += [Text(), Text("Beware:"), *(Text(f"  {w}") for w in run.warnings)]
     return Group(*parts)
 
 
-def attribution_table(head: str, records: Sequence[Record]) -> RenderableType:
+def attribution_table(head: str, records: Sequence[AttributionRow]) -> RenderableType:
     """Logits by token and feature."""
-    names = [n for n in dict.fromkeys(r["feature"] for r in records) if n != "total"]
+    names = [n for n in dict.fromkeys(r.feature for r in records) if n != "total"]
     places: dict[int, dict[str, float]] = {}
     tokens: dict[int, str] = {}
     for r in records:
-        places.setdefault(r["position"], {})[r["feature"]] = r["logit"]
-        tokens[r["position"]] = r["token"]
+        places.setdefault(r.position, {})[r.feature] = r.logit
+        tokens[r.position] = r.token
     rows = [
         (str(p), quoted(tokens[p]), *(f"{v[n]:+.2f}" for n in names), f"{v['total']:+.2f}")
         for p, v in sorted(places.items())
     ]
-    explained = records[0]["explained"]
-    title = (
-        f"{head}: logits by feature ({records[0]['method']}); {explained:.0%} of their variation explained"
-    )
-    return table(("", "token", *names, "total"), rows, title=title)
+    explained = records[0].explained
+    title = f"{head}: logits by feature ({records[0].method}); {explained:.0%} of their variation explained"
+    return plain_table(("", "token", *names, "total"), rows, title)

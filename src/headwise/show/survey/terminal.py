@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from headwise.show.kit.terminal import bar, table
+from headwise.show.kit.terminal import bar
 
 
 def summary_tables(summary: Mapping[str, Any]) -> RenderableType:
     """Counts and medians, then the wrong answers by wording, then the reasons of failures."""
     head = Text(f"{summary['task']} in {summary['model']}: {summary['n_prompts']} prompts", style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column("")
+    table.add_column("", justify="right")
     rows = [
         ("traced to a circuit", summary["n_traced"]),
         ("answered wrong, set aside", summary["n_wrong"]),
@@ -22,21 +26,23 @@ def summary_tables(summary: Mapping[str, Any]) -> RenderableType:
         ("firings in a circuit (median)", _plain(summary["median_firings"])),
         ("edges in a circuit (median)", _plain(summary["median_edges"])),
         ("channels of an edge (median)", _plain(summary["median_signal_rank"])),
-        ("prompts per second", _plain(summary.get("prompts_per_second"))),
+        ("prompts a second", _plain(summary.get("prompts_per_second"))),
     ]
-    counts = table(("", ""), [(name, str(value)) for name, value in rows], header=False)
-    parts: list[RenderableType] = [head, Text(), counts]
+    for name, value in rows:
+        table.add_row(name, str(value))
+    parts: list[RenderableType] = [head, Text(), table]
     if summary["n_wrong"]:
-        wrong = [
-            (
-                row["wording"] or "(none)",
-                str(row["wrong"]),
-                str(row["prompts"]),
-                bar(row["wrong"] / row["prompts"]),
+        wrong = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        wrong.add_column("wording")
+        wrong.add_column("wrong", justify="right")
+        wrong.add_column("of", justify="right")
+        wrong.add_column("")
+        for row in summary["wrong_by_wording"]:
+            share = row["wrong"] / row["prompts"]
+            wrong.add_row(
+                Text(row["wording"] or "(none)"), str(row["wrong"]), str(row["prompts"]), bar(share)
             )
-            for row in summary["wrong_by_wording"]
-        ]
-        parts += [Text(), table(("wording", "wrong", "of", ""), wrong)]
+        parts += [Text(), wrong]
     for failure in summary["failures"]:
         parts += [Text(), Text(f"failed, {failure['prompts']} prompts: {failure['reason']}")]
     return Group(*parts)

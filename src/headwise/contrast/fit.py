@@ -1,0 +1,242 @@
+"""From pairs to features: ranks, subspaces, unions, their geometry and how the rank grows with the design."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.contrast.bank import BankFeature
+from headwise.contrast.collect import Pairs
+from headwise.contrast.covariance import ContrastiveCovariance
+from headwise.contrast.rank import RankReport, energy_rank, rank_reports
+from headwise.contrast.rows import AngleRow, GrowthRow, SpectrumRow
+from headwise.contrast.subspaces import (
+    feature,
+    mean_difference,
+    principal_angles,
+    principal_components,
+    random_subspaces,
+    superposition_index,
+    union,
+)
+from headwise.contrast.swap_tests import Probe
+from headwise.randomness import keyed
+from headwise.tasks.labelled.types import Contrast, Task
+from headwise.types import Head, Side, Subspace
+
+OTHER_HALF = "its other half"
+"""What a feature's angles to itself are named: between two random halves of its prompts."""
+_STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64)
+"""Numbers of query values for the curve of the rank."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fitted:
+    """One contrast fitted in several heads: a rank report and a feature per head, and the keys' covariance."""
+
+    contrast: Contrast
+    heads: tuple[Head, ...]
+    covariance: ContrastiveCovariance
+    reports: tuple[RankReport, ...]
+    features: tuple[BankFeature, ...]
+    keys: Tensor
+    """Means of positive and negative keys [2n, h, d_head], for principal components."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeadStudy:
+    """All that was fitted in one head."""
+
+    head: Head
+    place: int
+    """The head's place along the head axis of what was fitted."""
+    features: tuple[BankFeature, ...]
+    """The fitted features, then the unions."""
+    reports: Mapping[str, RankReport]
+    """The rank of every fitted feature."""
+
+    def reports_of(self, feature: BankFeature) -> list[RankReport]:
+        """The reports of a feature, or of all that a union was made of."""
+        return [self.reports[part] for part in (feature.parts or (feature.name,))]
+
+    @property
+    def superposition(self) -> float | None:
+        """How far the head's fitted key subspaces share dimensions; None for a single feature."""
+        single = [f.key for f in self.features if not f.parts]
+        return superposition_index(single) if len(single) > 1 else None
+
+
+def fit_contrast(
+    contrast: Contrast,
+    heads: Sequence[Head],
+    pairs: Pairs,
+    *,
+    seed: int,
+    energy: float,
+    max_rank: int,
+    draws: int = 200,
+) -> Fitted:
+    """Ranks and subspaces of one contrast. A subspace has the largest of the head's ranks, from 1 to ``max_rank``."""
+    covariance = pairs.feed(ContrastiveCovariance())
+    generator = keyed(seed, "rank", contrast.name)
+    reports = rank_reports(
+        covariance,
+        generator=generator,
+        energy=energy,
+        draws=draws,
+        distinct=contrast.distinct,
+        interaction=True,
+    )
+    delta = covariance.delta_c_
+    features = []
+    for place, (head, report) in enumerate(zip(heads, reports, strict=True)):
+        # The published rule hides weak directions that are real: the subspace has room for those too, up to
+        # the number of query values that the design holds.
+        wanted = max(report.rank_energy, report.rank_null, report.rank_interaction or 0, 1)
+        found = feature(delta[place], min(wanted, report.bound, max_rank), contrast.name)
+        features.append(
+            BankFeature(
+                name=contrast.name,
+                head=head,
+                query=found.query,
+                key=found.key,
+                sigma=found.sigma,
+                rank_energy=report.rank_energy,
+                rank_null=report.rank_null,
+            )
+        )
+    return Fitted(
+        contrast=contrast,
+        heads=tuple(heads),
+        covariance=covariance,
+        reports=tuple(reports),
+        features=tuple(features),
+        keys=torch.cat([pairs.plus, pairs.minus]),
+    )
+
+
+def head_studies(task: Task, fitted: Mapping[str, Fitted], heads: Sequence[Head]) -> list[HeadStudy]:
+    """What was fitted contrast by contrast, head by head, with the task's unions."""
+    found = []
+    for place, head in enumerate(heads):
+        single = {name: item.features[place] for name, item in fitted.items()}
+        reports = {name: item.reports[place] for name, item in fitted.items()}
+        found.append(HeadStudy(head, place, (*single.values(), *_unions(task, single)), reports))
+    return found
+
+
+def _unions(task: Task, single: Mapping[str, BankFeature]) -> list[BankFeature]:
+    """The task's joint features of one head. A part without any direction above its null adds no rank_null."""
+    made = []
+    for name, parts in task.unions.items():
+        members = [single[part] for part in parts]
+        real = [m for m in members if m.rank_null]
+        key = union([m.key for m in members])
+        made.append(
+            BankFeature(
+                name=name,
+                head=members[0].head,
+                query=union([m.query for m in members]),
+                key=key,
+                sigma=torch.cat([m.sigma for m in members]),
+                rank_energy=key.rank,
+                rank_null=union([Subspace(m.key.basis[:, : m.rank_null]) for m in real]).rank if real else 0,
+                parts=tuple(parts),
+            )
+        )
+    return made
+
+
+def probes_of(study: HeadStudy, fitted: Mapping[str, Fitted], *, seed: int, draws: int) -> list[Probe]:
+    """A head's features with their controls: random subspaces, the keys' principal components, the mean difference."""
+    return [_probe(f, fitted, study.place, seed=seed, draws=draws) for f in study.features]
+
+
+def _probe(item: BankFeature, fitted: Mapping[str, Fitted], place: int, *, seed: int, draws: int) -> Probe:
+    of = [fitted[part] for part in (item.parts or (item.name,))]
+    keys = torch.cat([f.keys[:, place] for f in of])
+    generator = keyed(seed, "random", str(item.head), item.name)
+    controls = {"principal components": principal_components(keys, item.rank)}
+    means = [mean_difference(f.covariance, place) for f in of]
+    means = [m for m in means if m.rank]
+    if means:
+        controls["mean difference"] = union(means)
+    random = random_subspaces(item.key.d_head, item.rank, draws, generator=generator)
+    return Probe(name=item.name, query=item.query, key=item.key, random=random, controls=controls)
+
+
+def spectrum_rows(fitted: Fitted) -> list[SpectrumRow]:
+    """Singular values with their interval and null, one row per value."""
+    return [
+        SpectrumRow(
+            head=str(head),
+            name=fitted.contrast.name,
+            index=j + 1,
+            sigma=float(report.singular_values[j]),
+            low=float(report.sigma_interval[j, 0]),
+            high=float(report.sigma_interval[j, 1]),
+            null=float(report.null_sigma[j]),
+        )
+        for head, report in zip(fitted.heads, fitted.reports, strict=True)
+        for j in range(report.singular_values.shape[0])
+    ]
+
+
+def angle_rows(study: HeadStudy) -> list[AngleRow]:
+    """Principal angles between the head's features on both sides, and between random halves of each."""
+    rows: list[AngleRow] = []
+
+    def add(first: str, second: str, side: Side, degrees: Tensor) -> None:
+        rows.extend(
+            AngleRow(head=str(study.head), first=first, second=second, side=side, index=j + 1, degrees=value)
+            for j, value in enumerate(degrees.tolist())
+        )
+
+    single = [f for f in study.features if not f.parts]
+    for i, a in enumerate(single):
+        for b in single[i + 1 :]:
+            add(a.name, b.name, "query", principal_angles(a.query, b.query))
+            add(a.name, b.name, "key", principal_angles(a.key, b.key))
+        report = study.reports[a.name]
+        add(a.name, OTHER_HALF, "query", _degrees(report.split_half_query))
+        add(a.name, OTHER_HALF, "key", _degrees(report.split_half_key))
+    return rows
+
+
+def _degrees(cosines: Tensor) -> Tensor:
+    return torch.rad2deg(torch.acos(cosines.clamp(-1, 1)))
+
+
+def growth_rows(fitted: Fitted, *, seed: int, energy: float) -> list[GrowthRow]:
+    """The energy rank against the number of distinct query values used (Figure 16), without another pass."""
+    contrast = fitted.contrast
+    if contrast.varies is None:
+        return []
+    values = contrast.values(contrast.varies)
+    label = [values.index(e.groups[contrast.varies]) for e in contrast.examples]
+    shuffled = torch.randperm(len(values), generator=keyed(seed, "growth", contrast.name))
+    counts, weights = [], []
+    for k in [*(k for k in _STEPS if k < len(values)), len(values)]:
+        chosen = torch.isin(torch.tensor(label), shuffled[:k]).double()
+        if chosen.sum() >= 4:
+            counts.append((k, int(chosen.sum())))
+            weights.append(chosen / chosen.sum())
+    if not weights:
+        return []
+    sigma = torch.linalg.svdvals(fitted.covariance.weighted(torch.stack(weights)))
+    ranks = energy_rank(sigma, energy)
+    return [
+        GrowthRow(
+            head=str(head),
+            name=contrast.name,
+            varies=contrast.varies,
+            values=k,
+            prompts=n,
+            rank_energy=int(ranks[i, place]),
+        )
+        for i, (k, n) in enumerate(counts)
+        for place, head in enumerate(fitted.heads)
+    ]

@@ -1,0 +1,168 @@
+"""What the test prompts give: the attention of every edit of every feature, and vectors for pictures.
+
+Both are measured shard by shard and joined along the prompts. On the way through a shard's file they are tensors
+with names; everywhere else they are these types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from headwise.contrast.swaps import Edited
+from headwise.tasks.labelled.types import Example
+from headwise.types import Head
+
+if TYPE_CHECKING:
+    from headwise.contrast.swap_tests import Probe
+
+ABLATIONS = ("ablate keys", "ablate query")
+SIDES = ("query", "both sides")
+"""Edits that need a query that asks for the target."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeasuredFeature:
+    """Every edit of one feature of one head, per prompt [n]; random draws [draws, n] and doses [doses, n]."""
+
+    swap: Edited
+    random: Edited
+    dose: Edited
+    controls: Mapping[str, Edited]
+    """Swaps of other subspaces of the same keys."""
+    ablations: Mapping[str, Edited]
+    sides: Mapping[str, Edited]
+    """Edits of the query, alone and with the keys; none where some prompt has no partner."""
+
+    @property
+    def conditions(self) -> dict[str, Edited]:
+        """Every single edit by name, in the order in which tables list them."""
+        return {"swap": self.swap, **self.controls, **self.ablations, **self.sides}
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One head on the test prompts: as it is, with whole keys swapped, and with every edit of every feature."""
+
+    none: Edited
+    full: Edited
+    features: Mapping[str, MeasuredFeature]
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """Queries [h, n, d] and labelled keys [h, n, K, d] of some test prompts, for pictures, and their labels.
+
+    ``query`` and ``keys``: group → labels of these vectors, one per prompt and one per key; ``colours``: feature →
+    the group that its picture is coloured by.
+    """
+
+    q: Tensor
+    k: Tensor
+    query: Mapping[str, Sequence[str]]
+    keys: Mapping[str, Sequence[Sequence[str]]]
+    colours: Mapping[str, str]
+
+    @classmethod
+    def of(cls, shards: Sequence[Shard], examples: Sequence[Example], colours: Mapping[str, str]) -> Gallery:
+        """The vectors that the first shards carry, with the labels of their prompts."""
+        shown = [shard.vectors for shard in shards if shard.vectors is not None]
+        q = torch.cat([q for q, _ in shown], 1)
+        k = pad_keys([one for _, k in shown for one in k.unbind(1)])
+        examples = examples[: q.shape[1]]
+        groups = sorted({g for e in examples for g in e.groups})
+        key_groups = sorted({g for e in examples for g in e.key_groups})
+        return cls(
+            q,
+            k,
+            query={g: [e.groups.get(g, "") for e in examples] for g in groups},
+            keys={g: [list(e.key_groups.get(g, ())) for e in examples] for g in key_groups},
+            colours=dict(colours),
+        )
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """What is written beside the vectors."""
+        return {"query": self.query, "keys": self.keys, "colours": self.colours}
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """Some test prompts: what was measured on them, and their vectors (q, k) if they are to be shown."""
+
+    measured: Mapping[Head, Measured]
+    vectors: tuple[Tensor, Tensor] | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """For a file. Features are named by number: their own names may hold anything."""
+        found: dict[str, Tensor] = {}
+        for head, one in self.measured.items():
+            found |= {f"{head}/none": one.none.stacked(), f"{head}/full": one.full.stacked()}
+            for number, feature in enumerate(one.features.values()):
+                edits = {**feature.conditions, "random": feature.random, "dose": feature.dose}
+                found |= {f"{head}/{number}/{name}": edited.stacked() for name, edited in edits.items()}
+        if self.vectors is not None:
+            found |= {"q": self.vectors[0], "k": self.vectors[1]}
+        return found
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], probes: Mapping[Head, Sequence[Probe]]) -> Shard:
+        """Back from :meth:`tensors`, given what was tested."""
+        vectors = (tensors["q"], tensors["k"]) if "q" in tensors else None
+        return cls({head: _read(tensors, head, probes[head]) for head in probes}, vectors)
+
+
+def _read(tensors: Mapping[str, Tensor], head: Head, probes: Sequence[Probe]) -> Measured:
+    def edits(number: int, names: Sequence[str]) -> dict[str, Edited]:
+        found = {name: tensors.get(f"{head}/{number}/{name}") for name in names}
+        return {name: Edited.of(value) for name, value in found.items() if value is not None}
+
+    features = {
+        probe.name: MeasuredFeature(
+            **edits(number, ("swap", "random", "dose")),
+            controls=edits(number, tuple(probe.controls)),
+            ablations=edits(number, ABLATIONS),
+            sides=edits(number, SIDES),
+        )
+        for number, probe in enumerate(probes)
+    }
+    return Measured(Edited.of(tensors[f"{head}/none"]), Edited.of(tensors[f"{head}/full"]), features)
+
+
+def join(shards: Sequence[Shard]) -> dict[Head, Measured]:
+    """The shards one after another along the prompts; an edit that some shard lacks is left out."""
+    return {head: _joined([shard.measured[head] for shard in shards]) for head in shards[0].measured}
+
+
+def _joined(parts: Sequence[Measured]) -> Measured:
+    features = {
+        name: MeasuredFeature(
+            swap=Edited.cat([part.features[name].swap for part in parts]),
+            random=Edited.cat([part.features[name].random for part in parts]),
+            dose=Edited.cat([part.features[name].dose for part in parts]),
+            controls=_common([part.features[name].controls for part in parts]),
+            ablations=_common([part.features[name].ablations for part in parts]),
+            sides=_common([part.features[name].sides for part in parts]),
+        )
+        for name in parts[0].features
+    }
+    none, full = Edited.cat([part.none for part in parts]), Edited.cat([part.full for part in parts])
+    return Measured(none, full, features)
+
+
+def _common(parts: Sequence[Mapping[str, Edited]]) -> dict[str, Edited]:
+    names = [name for name in parts[0] if all(name in part for part in parts)]
+    return {name: Edited.cat([part[name] for part in parts]) for name in names}
+
+
+def pad_keys(keys: Sequence[Tensor]) -> Tensor:
+    """Keys [h, K_i, d] of several prompts as float32 [h, n, K, d], zero where a prompt has fewer."""
+    width = max(k.shape[1] for k in keys)
+    out = keys[0].new_zeros(keys[0].shape[0], len(keys), width, keys[0].shape[2])
+    for i, k in enumerate(keys):
+        out[:, i, : k.shape[1]] = k
+    return out.to(torch.float32)

@@ -1,0 +1,20 @@
+"""Tables as DataFrames, for those who have pandas: an extra, imported when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headwise.errors import HeadwiseError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame  # pyright: ignore[reportMissingImports]
+
+
+def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> DataFrame:
+    """Rows as a DataFrame of these columns, also where there is no row."""
+    try:
+        import pandas  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise HeadwiseError("pandas is not installed: pip install 'headwise[pandas]'") from None
+    return pandas.DataFrame([dict(row) for row in rows], columns=list(columns))
