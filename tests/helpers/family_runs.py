@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwise.runs import RunFolder
-from headwise.survey.records import CircuitRun, TablesWriter
-from headwise.survey.schema import schema_document, table_of
+from headwise.scale.folder import RunFolder
+from headwise.survey.records import CircuitRun
+from headwise.survey.records import write_run as write_files
+from headwise.survey.schema import table_of
 from headwise.types import Head
 
 LAYERS = 4
@@ -53,20 +54,17 @@ def write_run(
     """A finished run folder of these rows."""
     settings = {"model": "tiny-llama", "weight_hash": "0" * 64, "dtype": "float32", "task": "planted", "settings": {},
                 "mode": "exact", "tau": None, "seed": 0, "prompts": len(prompts), **config}  # fmt: skip
-    folder = RunFolder(path, "circuits", settings)
-    folder.write_json("schema.json", schema_document())
     counts = (
         np.bincount([e["prompt"] for e in edges], minlength=len(prompts)) if edges else np.zeros(len(prompts))
     )
     rows = [{**p, "n_edges": int(counts[i])} for i, p in enumerate(prompts)]
     ordered = sorted(edges, key=lambda e: e["prompt"])
-    writer = TablesWriter(path)
     empty: list[dict[str, Any]] = []
     tables: dict[str, pa.Table] = {
         "prompts": table_of("prompts", rows), "edges": table_of("edges", ordered), "firings": table_of("firings", empty)
     }  # fmt: skip
-    writer.add(tables)
-    writer.finish()
+    with RunFolder(path, "circuits", settings) as folder:
+        write_files(folder, [tables])
     return CircuitRun.load(path)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import headwise
 from headwise.model.model import Model
+from headwise.scale.folder import WORK
+from headwise.scale.work import CHUNKS
 from headwise.toy.language import sentences
 from headwise.toy.small_lm import DATA
 
@@ -43,5 +45,4 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def kept(folder: Path) -> list[str]:
     """The chunks that an unfinished run keeps."""
-    work = folder / "work"
-    return sorted(p.name for p in work.iterdir() if p.name.isdigit()) if work.exists() else []
+    return sorted(p.name for p in (folder / WORK).glob(CHUNKS))

@@ -43,7 +43,8 @@ def circuits(
     from headwise.cli.bars import timed_bar
     from headwise.model.loading.load import load
     from headwise.model.progress import is_quiet
-    from headwise.survey.collect import estimated_bytes, size_text, trace_many
+    from headwise.scale.disk import size_text
+    from headwise.survey.collect import estimated_bytes, trace_many
     from headwise.survey.summary import run_summary
     from headwise.tasks.answers.make import make_answers
 

@@ -75,6 +75,11 @@ class RunFolder:
             return None
         if found is None or found.asks(asked.kind, asked.config):
             return found
+        if found.schema_ != asked.schema_:
+            raise HeadwiseError(
+                f"{str(self.path)!r} holds a run of an older version, which can be read but not continued: "
+                "choose a fresh --out folder"
+            )
         other = [key for key in asked.config if found.config.get(key) != asked.config[key]]
         raise HeadwiseError(
             f"{str(self.path)!r} holds another run ({asked.kind} with other {', '.join(other[:3]) or 'settings'}): "
@@ -182,7 +187,6 @@ class RunFolder:
 
     def place(self, name: str) -> Path:
         """Where a file of this run is to be written."""
-        self._written = True
         return cleared(self.path / name)
 
     def _write_manifest(self, manifest: Manifest) -> None:
@@ -201,6 +205,7 @@ class RunFolder:
         """A whole file; an ``OSError`` stays one, for callers with words of their own."""
         with replacing(self.place(name)) as part:
             part.write_bytes(content)
+        self._written = True
         return self.path / name
 
     def write_json(self, name: str, value: Any) -> Path:

@@ -100,8 +100,10 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def damaged(file: Path) -> HeadwiseError:
-    return HeadwiseError(f"{str(file)!r} is missing, damaged or of another run: make the run again")
+def damaged(file: Path, reason: object = None) -> HeadwiseError:
+    """The one line about a file that cannot be what the run wrote."""
+    how = "missing, damaged or of another run" if reason is None else f"damaged or of another run ({reason})"
+    return HeadwiseError(f"{str(file)!r} is {how}: make the run again")
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from headwise import jsons
+from headwise.files import replacing
 
 PARQUET: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 """How every table is written."""
@@ -41,6 +45,14 @@ def schema_of(columns: Columns) -> pa.Schema:
     return pa.schema([pa.field(name, column.type, column.null) for name, column in columns.items()])
 
 
+def described(columns: Columns) -> dict[str, dict[str, Any]]:
+    """The columns with type and meaning, for a document beside the table."""
+    return {
+        name: {"type": _named(column.type), "null": column.null, "meaning": column.meaning}
+        for name, column in columns.items()
+    }
+
+
 def table_of(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows as a table of these columns; a row must have every column."""
     schema = schema_of(columns)
@@ -53,6 +65,47 @@ def table_bytes(table: pa.Table) -> bytes:
     place = BytesIO()
     pq.write_table(table, place, **PARQUET)
     return place.getvalue()
+
+
+def write_tables(
+    places: Mapping[str, Path], columns: Mapping[str, Columns], pieces: Iterable[Mapping[str, pa.Table]]
+) -> None:
+    """Several tables at once, piece by piece: memory holds one piece, which becomes one row group of each table.
+
+    All become whole together at the end; whatever goes wrong before, none is there.
+    """
+    with ExitStack() as stack:
+        writers: dict[str, pq.ParquetWriter] = {}
+        for name, place in places.items():
+            file = stack.enter_context(stack.enter_context(replacing(place)).open("wb"))
+            writer = pq.ParquetWriter(file, schema_of(columns[name]), **PARQUET)
+            writers[name] = stack.enter_context(writer)
+        for piece in pieces:
+            for name, writer in writers.items():
+                if piece[name].num_rows:
+                    writer.write_table(piece[name].combine_chunks())
+
+
+def pack(tables: Mapping[str, pa.Table]) -> bytes:
+    """Some tables as one string of bytes, for a chunk."""
+    parts = {name: table_bytes(table) for name, table in tables.items()}
+    head = jsons.dumps({name: len(part) for name, part in parts.items()}, indent=None)
+    return b"\n".join([head.encode(), b"".join(parts.values())])
+
+
+def unpack(content: bytes, columns: Mapping[str, Columns]) -> dict[str, pa.Table]:
+    """The tables of :func:`pack`.
+
+    >>> columns = {"a": {"x": Column(pa.int64())}}
+    >>> unpack(pack({"a": table_of(columns["a"], [{"x": 5}])}), columns)["a"].to_pylist()
+    [{'x': 5}]
+    """
+    head, _, body = content.partition(b"\n")
+    made, start = {}, 0
+    for name, size in jsons.parse(head).items():
+        made[name] = read_table(body[start : start + size], columns[name])
+        start += size
+    return made
 
 
 def read_table(source: Path | bytes, columns: Columns) -> pa.Table:

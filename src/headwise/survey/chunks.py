@@ -1,4 +1,4 @@
-"""Some prompts traced as one batch, and kept whole or not at all.
+"""Some prompts traced as one batch: the job of a survey.
 
 A chunk's numbers depend on its prompts alone: it is traced with one thread, in the batches that its prompts' lengths
 give, whoever traces it and whenever.
@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwise.bases.singular import one_thread
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.trace import trace
 from headwise.errors import HeadwiseError
+from headwise.scale.engines import Tick
+from headwise.scale.tables import pack, unpack
+from headwise.scale.work import Chunk
+from headwise.strings import printable, shortened
 from headwise.survey.records import PromptRecord, record_tables
-from headwise.survey.schema import TABLES, schema_of
+from headwise.survey.schema import COLUMNS
 from headwise.tasks.answers.types import AnswerPrompt
 from headwise.tokens import encode_one, shown
 
@@ -36,45 +36,54 @@ CHUNK = 32
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Consecutive prompts of a set, from number ``start``."""
-
-    start: int
-    prompts: tuple[AnswerPrompt, ...]
-
-    def place(self, work: Path) -> Path:
-        return work / f"{self.start:08d}"
-
-
-@dataclass(frozen=True)
-class TraceRules:
-    """How every prompt is traced."""
+class TraceJob:
+    """How every prompt is traced; what is made of a chunk is the three tables of its prompts."""
 
     mode: str = "exact"
     tau: float | None = None
 
+    def make(self, model: Model, chunk: Chunk[AnswerPrompt], tick: Tick, /) -> dict[str, pa.Table]:
+        return record_tables(trace_chunk(model, chunk, self))
 
-def cut(prompts: Sequence[AnswerPrompt], size: int = CHUNK) -> list[Chunk]:
-    """Chunks at fixed places, so that an interrupted run goes on with the very batches of one that was not."""
-    return [Chunk(start, tuple(prompts[start : start + size])) for start in range(0, len(prompts), size)]
+    def to_bytes(self, made: dict[str, pa.Table], /) -> bytes:
+        return pack(made)
+
+    def from_bytes(self, content: bytes, /) -> dict[str, pa.Table]:
+        return unpack(content, COLUMNS)
 
 
-# --- tracing -------------------------------------------------------------------------------------------------------
-
-
-def trace_chunk(model: Model, chunk: Chunk, rules: TraceRules) -> list[PromptRecord]:
+def trace_chunk(model: Model, chunk: Chunk[AnswerPrompt], rules: TraceJob) -> list[PromptRecord]:
     """A record for every prompt, whatever becomes of it."""
-    numbered = list(enumerate(chunk.prompts, chunk.start))
+    numbered = list(enumerate(chunk.items, chunk.start))
     with one_thread():
         try:
-            found = _traced(model, chunk.prompts, rules)
-        except Exception:
+            found = _traced(model, chunk.items, rules)
+        except Exception as error:
             # One prompt must not take the others with it, and its reason must be its own.
+            if not isinstance(error, HeadwiseError):
+                warn_of(error)
             return [_alone(model, number, prompt, rules) for number, prompt in numbered]
     return [_record(n, prompt, circuit) for (n, prompt), circuit in zip(numbered, found, strict=True)]
 
 
-def _traced(model: Model, prompts: Sequence[AnswerPrompt], rules: TraceRules) -> list[Circuit]:
+_warned = False
+
+
+def warn_of(error: Exception) -> None:
+    """Say once what made a batch fail: it may be a mistake in the program rather than in a prompt."""
+    global _warned
+    if not _warned:
+        _warned = True
+        told = printable(shortened(" ".join(str(error).split()), 200))
+        warnings.warn(
+            f"a batch of prompts could not be traced together ({type(error).__name__}: {told}): its prompts are traced "
+            "one by one, and those that fail are recorded with their reasons",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _traced(model: Model, prompts: Sequence[AnswerPrompt], rules: TraceJob) -> list[Circuit]:
     made: dict[int, Circuit] = {}
     for compared in (True, False):
         places = [i for i, p in enumerate(prompts) if (p.wrong_id is not None) == compared]
@@ -89,7 +98,7 @@ def _traced(model: Model, prompts: Sequence[AnswerPrompt], rules: TraceRules) ->
     return [made[i] for i in range(len(prompts))]
 
 
-def _alone(model: Model, number: int, prompt: AnswerPrompt, rules: TraceRules) -> PromptRecord:
+def _alone(model: Model, number: int, prompt: AnswerPrompt, rules: TraceJob) -> PromptRecord:
     try:
         return _record(number, prompt, _traced(model, [prompt], rules)[0])
     except Exception as error:
@@ -135,50 +144,3 @@ def _row(number: int, prompt: AnswerPrompt, ids: Sequence[int], tokens: Sequence
         "wrong_id": prompt.wrong_id,
         "labels": labels,
     }
-
-
-# --- keeping -------------------------------------------------------------------------------------------------------
-
-
-def keep(chunk: Chunk, records: Sequence[PromptRecord], work: Path) -> None:
-    """Write beside, flush to the disk, then rename: a chunk is there whole, or not."""
-    place = chunk.place(work)
-    beside = place.with_name(f".{place.name}.{os.getpid()}.part")
-    beside.mkdir()
-    try:
-        for name, table in record_tables(records).items():
-            buffer = BytesIO()
-            pq.write_table(table, buffer, compression="zstd")
-            write_through(beside / f"{name}.parquet", buffer.getvalue())
-        if not place.exists():
-            beside.rename(place)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def write_through(path: Path, content: bytes) -> None:
-    """Write a file and wait until the disk has it."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def is_kept(chunk: Chunk, work: Path) -> bool:
-    """Whether a chunk is there; one that cannot be read is removed, to be traced again."""
-    place = chunk.place(work)
-    if not place.is_dir():
-        return False
-    try:
-        rows = [pq.read_metadata(place / f"{name}.parquet").num_rows for name in TABLES]
-        if rows[TABLES.index("prompts")] == len(chunk.prompts):
-            return True
-    except (OSError, pa.ArrowException):
-        pass
-    shutil.rmtree(place)
-    return False
-
-
-def read_kept(chunk: Chunk, work: Path) -> dict[str, pa.Table]:
-    place = chunk.place(work)
-    return {name: pq.read_table(place / f"{name}.parquet").cast(schema_of(name)) for name in TABLES}

@@ -1,41 +1,36 @@
-"""The run folder of ``headwise circuits``: one record a prompt, in tables that need no headwise to be read.
+"""The run folder of ``headwise circuits``: one record per prompt, in tables that need no headwise to be read.
 
-    manifest.json    what was asked: model, weight hash, task, settings
+    manifest.json    what was asked: model, weight hash, task, settings; the digest of every other file
     schema.json      every table's columns, with type and meaning
-    prompts.parquet  one row a prompt, also of those that were set aside
+    prompts.parquet  one row per prompt, also for those that were set aside
     edges.parquet    the circuits' edges
     firings.parquet  the circuits' head firings
 
 Rows are in the order of prompts. Nothing in the tables tells time or machine, so that the same run gives the same
-bytes. The prompts are written last: a folder that has them is finished.
+bytes. A folder whose manifest lists the files is finished.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node
 from headwise.errors import HeadwiseError
-from headwise.runs import RunFolder
-from headwise.survey.schema import TABLES, schema_document, schema_of, table_of
+from headwise.scale.folder import RunFolder
+from headwise.scale.manifest import Manifest, ModelShape
+from headwise.scale.tables import write_tables
+from headwise.survey.reading import FILES, KIND, read_labels, read_manifest, read_part, read_prompts
+from headwise.survey.schema import COLUMNS, TABLES, schema_document, table_of
 
 if TYPE_CHECKING:
     from headwise.types import Side
-
-KIND = "circuits"
-MAKE = "make it with `headwise circuits TASK --out DIR`"
-
 
 # --- a circuit as rows, and back -----------------------------------------------------------------------------------
 
@@ -141,55 +136,17 @@ def record_tables(records: Sequence[PromptRecord]) -> dict[str, pa.Table]:
     return {name: table_of(name, rows[name]) for name in TABLES}
 
 
-class TablesWriter:
-    """Writes the tables piece by piece, beside their places; ``finish`` brings them there, the prompts last.
-
-    Pieces are written as they are given, one row group each, so that memory holds one piece.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._files: dict[str, IO[bytes]] = {}
-        self._writers: dict[str, pq.ParquetWriter] = {}
-        for name in TABLES:
-            self._files[name] = self._beside(name).open("wb")
-            self._writers[name] = pq.ParquetWriter(self._files[name], schema_of(name), compression="zstd")
-
-    def _beside(self, table: str) -> Path:
-        return self.path / f".{table}.parquet.part"
-
-    def add(self, tables: Mapping[str, pa.Table]) -> None:
-        for name in TABLES:
-            if tables[name].num_rows:
-                self._writers[name].write_table(tables[name].combine_chunks())
-
-    def finish(self) -> None:
-        for name in TABLES:
-            self._writers[name].close()
-            self._files[name].flush()
-            os.fsync(self._files[name].fileno())
-            self._files[name].close()
-        for name in TABLES:
-            self._beside(name).replace(self.path / f"{name}.parquet")
-
-    def abandon(self) -> None:
-        """Take away what was written beside: after a full disk, for instance."""
-        for name in TABLES:
-            with contextlib.suppress(OSError, ValueError, pa.ArrowException):
-                self._writers[name].close()
-            with contextlib.suppress(OSError):
-                self._files[name].close()
-            with contextlib.suppress(OSError):
-                self._beside(name).unlink()
+def write_run(folder: RunFolder, pieces: Iterable[Mapping[str, pa.Table]]) -> None:
+    """Write a run's files into its open folder, and finish it; memory holds one piece of the tables at a time."""
+    write_tables({name: folder.place(f"{name}.parquet") for name in TABLES}, COLUMNS, pieces)
+    folder.write_json("schema.json", schema_document())
+    folder.finish(*FILES)
 
 
 def save_run(path: str | Path, config: Mapping[str, Any], records: Sequence[PromptRecord]) -> CircuitRun:
     """Write a whole run at once: for circuits that were not made by ``headwise circuits``."""
-    folder = RunFolder(path, KIND, config)
-    folder.write_json("schema.json", schema_document())
-    writer = TablesWriter(folder.path)
-    writer.add(record_tables(records))
-    writer.finish()
+    with RunFolder(path, KIND, config) as folder:
+        write_run(folder, [record_tables(records)])
     return CircuitRun.load(path)
 
 
@@ -200,51 +157,60 @@ def save_run(path: str | Path, config: Mapping[str, Any], records: Sequence[Prom
 class CircuitRun:
     """A finished run of ``headwise circuits``, or several of one model read as one.
 
-    ``prompts``, ``edges`` and ``firings`` are pyarrow tables, read when first asked for; their columns are described
-    in ``schema.json``. ``circuit(n)`` is prompt n's circuit as :func:`headwise.trace` gives it, in single precision.
+    ``prompts``, ``edges`` and ``firings`` are pyarrow tables; edges and firings are read when first asked for, and
+    ``schema.json`` describes their columns. ``circuit(n)`` is prompt n's circuit as :func:`headwise.trace` gives it,
+    in single precision.
     """
 
     paths: tuple[Path, ...]
-    manifests: tuple[dict[str, Any], ...]
+    manifests: tuple[Manifest, ...]
+    shapes: tuple[ModelShape | None, ...] = field(repr=False)
+    """What the tables of each can name in the model; None where the run does not say"""
 
     @classmethod
     def load(cls, *paths: str | Path) -> CircuitRun:
-        """Read a finished run. Several are read as one, their prompts numbered on, if their models are the same."""
+        """Read a finished run. Several are read as one, their prompts numbered on, if their models are the same.
+
+        Every file is held against its digest, and every number against what it can be.
+        """
         if not paths:
             raise HeadwiseError("no run folder was given: name one that `headwise circuits` made")
-        found = [_manifest(Path(path)) for path in paths]
-        first = found[0]["config"]
-        for path, other in zip(paths[1:], found[1:], strict=True):
-            config = other["config"]
-            if config["weight_hash"] != first["weight_hash"]:
+        found = [read_manifest(Path(path)) for path in paths]
+        first = found[0][1]
+        for path, (_, other) in zip(paths[1:], found[1:], strict=True):
+            if other.weight_hash != first.weight_hash:
                 raise HeadwiseError(
                     f"two runs of different models cannot be read together: {str(paths[0])!r} is of "
-                    f"{first['model']!r} (weights {first['weight_hash'][:12]}), {str(path)!r} of {config['model']!r} "
-                    f"(weights {config['weight_hash'][:12]})"
+                    f"{first.model!r} (weights {first.weight_hash[:12]}), {str(path)!r} of {other.model!r} "
+                    f"(weights {other.weight_hash[:12]})"
                 )
             for key in ("mode", "tau"):
-                if config.get(key) != first.get(key):
+                one, two = getattr(first, key), getattr(other, key)
+                if one != two:
                     raise HeadwiseError(
-                        f"runs traced by different rules cannot be read together: {key} is {first.get(key)!r} in "
-                        f"{str(paths[0])!r} and {config.get(key)!r} in {str(path)!r}"
+                        f"runs traced by different rules cannot be read together: {key} is {one!r} in "
+                        f"{str(paths[0])!r} and {two!r} in {str(path)!r}"
                     )
-        run = cls(tuple(Path(path) for path in paths), tuple(found))
-        for path in run.paths:
-            _check_sizes(path)
+        run = cls(
+            tuple(Path(path) for path in paths),
+            tuple(manifest for manifest, _ in found),
+            tuple(config.shape for _, config in found),
+        )
+        _ = run.labels  # with them the prompts are read and checked
         return run
 
     @property
     def manifest(self) -> dict[str, Any]:
         """What was asked (of several runs: of the first)."""
-        return self.manifests[0]
+        return self.manifests[0].document()
 
     @property
     def config(self) -> dict[str, Any]:
-        return self.manifest["config"]
+        return self.manifests[0].config
 
     @cached_property
     def prompts(self) -> pa.Table:
-        return self._read("prompts")
+        return self._joined(self._prompts)
 
     @cached_property
     def edges(self) -> pa.Table:
@@ -263,7 +229,11 @@ class CircuitRun:
     @cached_property
     def labels(self) -> list[dict[str, str]]:
         """The labels of every prompt."""
-        return [json.loads(text) for text in self.prompts.column("labels").to_pylist()]
+        return [
+            labels
+            for path, table in zip(self.paths, self._prompts, strict=True)
+            for labels in read_labels(table.column("labels").to_pylist(), repr(str(path / "prompts.parquet")))
+        ]
 
     def circuit(self, prompt: int) -> Circuit:
         """The circuit of a prompt by its number; empty for a prompt that was set aside."""
@@ -286,90 +256,35 @@ class CircuitRun:
 
     def _starts(self, column: str) -> np.ndarray:
         counts = self.prompts.column(column).to_numpy()
-        return np.concatenate(([0], counts.cumsum()))
+        return np.concatenate(([0], counts.cumsum(dtype=np.int64)))
+
+    # --- reading ---
+
+    @cached_property
+    def _prompts(self) -> list[pa.Table]:
+        """The prompts of each folder, numbered from 0."""
+        return [read_prompts(path, shape) for path, shape in zip(self.paths, self.shapes, strict=True)]
 
     def _read(self, table: str) -> pa.Table:
-        parts, offset = [], 0
-        for path in self.paths:
-            part = _read_table(path, table)
+        folders = zip(self.paths, self._prompts, self.shapes, strict=True)
+        return self._joined([read_part(path, table, prompts, shape) for path, prompts, shape in folders])
+
+    def _joined(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Tables of each folder as one, their prompts numbered on."""
+        made, offset = [], 0
+        for part, prompts in zip(parts, self._prompts, strict=True):
             if offset:
                 numbers = pa.array(part.column("prompt").to_numpy() + offset, pa.int32())
                 part = part.set_column(0, part.schema.field(0), numbers)
-            parts.append(part)
-            offset += _rows(path, "prompts")
-        return pa.concat_tables(parts).combine_chunks()
+            made.append(part)
+            offset += prompts.num_rows
+        return pa.concat_tables(made).combine_chunks()
 
     def __len__(self) -> int:
-        return self.prompts.num_rows
+        return sum(prompts.num_rows for prompts in self._prompts)
 
     def __repr__(self) -> str:
         return (
             f"CircuitRun({self.config['task']!r} in {self.config['model']!r}: {len(self.traced)} of {len(self)} "
             f"prompts traced, {self.edges.num_rows} edges)"
         )
-
-
-def finished(path: Path) -> bool:
-    """Whether a run's last file is there."""
-    return (path / "prompts.parquet").is_file()
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    name = str(path)
-    if not path.exists():
-        raise HeadwiseError(f"there is no folder {name!r}: {MAKE}")
-    if not path.is_dir():
-        raise HeadwiseError(f"{name!r} is not a folder: give the --out folder of `headwise circuits`")
-    if not any(path.iterdir()):
-        raise HeadwiseError(f"the folder {name!r} is empty: {MAKE}")
-    try:
-        found = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise HeadwiseError(f"the folder {name!r} has no manifest.json, so it is not a run: {MAKE}") from None
-    except (OSError, ValueError):
-        raise HeadwiseError(f"the manifest.json of {name!r} is damaged: make the run again") from None
-    kind = found.get("kind") if isinstance(found, dict) else None
-    if kind != KIND:
-        raise HeadwiseError(f"{name!r} holds a run of another kind ({kind}): {MAKE}")
-    config = found.get("config")
-    if not isinstance(config, dict) or not {"model", "weight_hash", "mode", "task"} <= set(config):
-        raise HeadwiseError(f"the manifest.json of {name!r} is damaged: make the run again")
-    if not finished(path):
-        raise HeadwiseError(
-            f"the run in {name!r} is not finished: run the same `headwise circuits` command again to continue it"
-        )
-    return found
-
-
-def _check_sizes(path: Path) -> None:
-    """Tables of one run agree in their numbers; a file cut short or taken from another run does not."""
-    prompts = _read_table(path, "prompts", columns=["prompt", "n_edges", "n_firings"])
-    counts = {name: int(prompts.column(f"n_{name}").to_numpy().sum()) for name in ("edges", "firings")}
-    numbered = np.array_equal(prompts.column("prompt").to_numpy(), np.arange(prompts.num_rows))
-    for name, count in counts.items():
-        if not numbered or _rows(path, name) != count:
-            raise _damaged(path, name)
-
-
-def _rows(path: Path, table: str) -> int:
-    try:
-        return pq.read_metadata(path / f"{table}.parquet").num_rows
-    except (OSError, pa.ArrowException):
-        raise _damaged(path, table) from None
-
-
-def _read_table(path: Path, table: str, columns: list[str] | None = None) -> pa.Table:
-    file = path / f"{table}.parquet"
-    try:
-        found = pq.read_table(file)
-        wanted = schema_of(table)
-        found = found.select(wanted.names).cast(wanted)
-    except (OSError, pa.ArrowException, KeyError, ValueError):
-        raise _damaged(path, table) from None
-    return found if columns is None else found.select(columns)
-
-
-def _damaged(path: Path, table: str) -> HeadwiseError:
-    return HeadwiseError(
-        f"{str(path / table) + '.parquet'!r} is missing, damaged or of another run: make the run again"
-    )

@@ -1,0 +1,199 @@
+"""Who makes chunks: this process, or several, each with a model of its own. Whoever does, they are the same.
+
+An engine is handed a job, chunks and what keeps them, and gives back what the job made, in the order of the chunks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import torch
+
+from headwise.errors import HeadwiseError
+from headwise.scale.disk import Interrupted
+from headwise.scale.work import Chunk, Keeper
+
+if TYPE_CHECKING:
+    from headwise.model.model import Model
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+Tick = Callable[[int], None]
+"""Told how many more items are done."""
+AHEAD = 4
+"""Chunks per worker that are begun before the oldest is taken: what bounds memory where one of them is slow."""
+
+
+class Job(Protocol[Item, Made]):
+    """What is made of a chunk, and its bytes. Other processes can be handed a job that can be pickled."""
+
+    def make(self, model: Model, chunk: Chunk[Item], tick: Tick, /) -> Made:
+        """The result, which depends on the chunk's items alone. Ticks are optional."""
+        ...
+
+    def to_bytes(self, made: Made, /) -> bytes: ...
+
+    def from_bytes(self, content: bytes, /) -> Made: ...
+
+
+class Engine(Protocol):
+    """Makes chunks, keeps each as soon as it is made, and gives the results in the order of the chunks."""
+
+    def run(
+        self, job: Job[Item, Made], chunks: Sequence[Chunk[Item]], keeper: Keeper | None, tick: Tick, /
+    ) -> Generator[Made]: ...
+
+
+# --- this process --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ThisProcess:
+    """One chunk after the other, with the model at hand."""
+
+    model: Model
+
+    def run(
+        self, job: Job[Item, Made], chunks: Sequence[Chunk[Item]], keeper: Keeper | None, tick: Tick, /
+    ) -> Generator[Made]:
+        for chunk in chunks:
+            told = 0
+
+            def count(more: int) -> None:
+                nonlocal told
+                told += more
+                tick(more)
+
+            made = job.make(self.model, chunk, count)
+            if keeper is not None:
+                content = job.to_bytes(made)
+                keeper.keep(chunk, content)
+                # Read back even now, so that nothing can depend on who made a chunk and when.
+                made = job.from_bytes(content)
+            if told < len(chunk):
+                tick(len(chunk) - told)
+            yield made
+
+
+# --- several processes ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a worker needs to load the very model of the caller."""
+
+    origin: Mapping[str, Any]
+    weight_hash: str
+
+    @classmethod
+    def of(cls, model: Model) -> Source:
+        if model.origin is None:
+            raise HeadwiseError(
+                f"the model {model.name!r} was not loaded by headwise.load, so other processes cannot load it: "
+                "use workers=1"
+            )
+        return cls(model.origin, model.weight_hash)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Several worker processes on this machine. Each loads the model once, when it gets its first chunk."""
+
+    source: Source
+    workers: int
+
+    def run(
+        self, job: Job[Item, Made], chunks: Sequence[Chunk[Item]], keeper: Keeper | None, tick: Tick, /
+    ) -> Generator[Made]:
+        workers = min(self.workers, len(chunks))
+        if not workers:
+            return
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin)
+        left, begun = iter(chunks), deque[tuple[Chunk[Item], Future[bytes]]]()
+
+        def begin(count: int) -> None:
+            for _, chunk in zip(range(count), left, strict=False):
+                begun.append((chunk, pool.submit(_work, self.source, job, chunk, keeper)))
+
+        try:
+            begin(AHEAD * workers)
+            while begun:
+                chunk, future = begun.popleft()
+                content = future.result()
+                begin(1)
+                tick(len(chunk))
+                yield job.from_bytes(content)
+        except BrokenProcessPool:
+            _kill_workers(pool)
+            kept = "" if keeper is None else "what was finished is kept; "
+            raise Interrupted(
+                f"a worker process died (out of memory, or killed): {kept}run the same command again to continue, "
+                "with fewer workers if memory is short"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def engine_for(model: Model, workers: int = 1) -> Engine:
+    """The engine for a number of workers; one worker is this process."""
+    if workers < 1:
+        raise HeadwiseError(f"workers={workers} cannot do anything: give 1 or more")
+    return ThisProcess(model) if workers == 1 else Processes(Source.of(model), workers)
+
+
+_loaded: Model | None = None
+
+
+def _begin() -> None:
+    """An interruption is the caller's to handle; and no worker outlives it, even if it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)  # there is one worker per core
+    parent = parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _model(source: Source) -> Model:
+    global _loaded
+    if _loaded is None:
+        from headwise.model.loading.load import load
+
+        model = load(**source.origin, check=False)
+        if model.weight_hash != source.weight_hash:
+            raise HeadwiseError(
+                f"the weights of {model.name!r} in memory are not those it was loaded from: use workers=1"
+            )
+        _loaded = model
+    return _loaded
+
+
+def _work(source: Source, job: Job[Any, Any], chunk: Chunk[Any], keeper: Keeper | None) -> bytes:
+    content = job.to_bytes(job.make(_model(source), chunk, lambda more: None))
+    if keeper is not None:
+        keeper.keep(chunk, content)
+    return content
+
+
+def _kill_workers(pool: ProcessPoolExecutor) -> None:
+    """End what is left of a broken pool.
+
+    A pool starts its processes one by one. It ends those that it has when it breaks, but then waits for all: without
+    end for one that started meanwhile.
+    """
+    processes = getattr(pool, "_processes", None) or {}  # no public name before Python 3.14
+    for process in list(processes.values()):
+        process.kill()
