@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from headwise.errors import HeadwiseError
@@ -111,3 +112,27 @@ def well_formed(text: str, what: str) -> str:
         at = text.index("\x00")
         raise HeadwiseError(f"{what} {shortened(text)!r} holds a NUL character (at {at}): remove it")
     return text
+
+
+def read_lines(path: str | Path, hint: str) -> list[str]:
+    """The lines of a UTF-8 file, without their ends; ``hint`` says what kind of file to give.
+
+    Lines end at a line feed alone: Python would also cut at U+2028, U+0085 and others, which are ordinary
+    characters inside a JSON text.
+
+    >>> read_lines("no such file.txt", "give a text file")
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: 'no such file.txt' cannot be read (No such file or directory): give a text file
+    """
+    try:
+        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        reason = f"it is not UTF-8 text (byte {error.start})"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except ValueError as error:  # a path with a NUL in it
+        reason = str(error)
+    else:
+        return [line.removesuffix("\r") for line in lines]
+    raise HeadwiseError(f"{str(path)!r} cannot be read ({reason}): {hint}")

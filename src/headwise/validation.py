@@ -42,6 +42,10 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 def check(shape: type[Shaped], data: Any, where: str, hint: str = "") -> Shaped:
     """``data`` in the given shape, or one line that begins with ``where``, names the field and ends with ``hint``.
 
+    Without ``where`` the line begins with the field, for a caller that says itself where it is.
+
+    Without ``where`` the line begins with the field, for a caller that says itself where it is.
+
     >>> class Point(Shape):
     ...     x: Index
     ...     labels: Row[str] = ()
@@ -57,8 +61,8 @@ def check(shape: type[Shaped], data: Any, where: str, hint: str = "") -> Shaped:
     except ValidationError as error:
         found = error.errors(include_url=False)
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        end = f": {hint}" if hint else ""
-        raise HeadwiseError(f"{where}: {_sentence(found[0], shape)}{more}{end}") from None
+        start, end = f"{where}: " if where else "", f": {hint}" if hint else ""
+        raise HeadwiseError(f"{start}{_sentence(found[0], shape)}{more}{end}") from None
 
 
 def unfit(reason: str) -> PydanticCustomError:
@@ -99,7 +103,7 @@ def place_of(path: Sequence[int | str]) -> str:
         if isinstance(step, str) and step.isidentifier() and len(step) <= QUOTED:
             made += f".{step}" if made else step
         else:
-            made += f"[{quoted(step)}]"
+            made += f"[{quoted(step)}]" if made else shortened(str(step), QUOTED)
     return made
 
 

@@ -1,12 +1,14 @@
 """Your own prompts: marks, offsets, held-out groups, and every bad line at once."""
 
 import json
+import time
 
 import pytest
+from fuzzing import line_is_fit
 from words import word_tokenizer
 
 from headwise.errors import HeadwiseError
-from headwise.tasks.labelled.jsonl import read_jsonl
+from headwise.tasks.labelled.jsonl import read_jsonl, unmark
 
 TOKENIZER = word_tokenizer()
 
@@ -62,29 +64,46 @@ def test_several_features_make_a_union(tmp_path):
     assert task.unions == {"all features": ("order", "name")}
 
 
+BAD = {
+    2: ("{not json", "not JSON"),
+    4: (line(positive=None), "the field 'positive' is missing"),
+    5: (line(positive=[]), "the positive set is empty"),
+    6: (line(negative=["nowhere"]), r"negative 'nowhere' is not a marked span \(marked: right, wrong\)"),
+    7: (line(query=99), "query 99 is outside the prompt, which has 20 tokens"),
+    8: (line(negative=["right"]), "position .* is both positive and negative"),
+    9: (line(positive=[[5, 5000]]), r"positive \[5, 5000\] is outside the prompt, which has"),
+    10: (line(colour="red"), "unknown field 'colour'"),
+    11: (line(query=True), "query: true is neither the name of a marked span nor a pair of characters"),
+    12: (line(query=10**30), "query 1000000000000000000000000000000 is outside"),
+    13: (line(positive=[[0.5, 1]]), r"positive\[0\]: \[0.5, 1\] is neither"),
+    14: (line(feature="f" * 300), "feature has 300 characters: at most 200 are read"),
+    15: (line(groups={"entity": None}), "groups.entity: null is not a label"),
+}
+
+
+@pytest.mark.parametrize("number", BAD)
+def test_a_bad_line_is_named_with_its_reason(tmp_path, number):
+    records = [BAD[number][0] if i == number else line() for i in range(1, 16)]
+    with pytest.raises(HeadwiseError, match=f"has a bad line: line {number}: {BAD[number][1]}") as raised:
+        read_jsonl(write(tmp_path / "t.jsonl", records), TOKENIZER)
+    line_is_fit(str(raised.value))
+
+
 def test_all_bad_lines_are_reported_at_once(tmp_path):
-    bad = {
-        2: "{not json",
-        4: line(positive=None),
-        5: line(positive=[]),
-        6: line(negative=["nowhere"]),
-        7: line(query=99),
-        8: line(positive=["right"], negative=["right"]),
-        9: line(positive=[[5, 5000]]),
-        10: line(colour="red"),
-    }
-    records = [bad.get(i, line()) for i in range(1, 12)]
+    records = [BAD[i][0] if i in BAD else line() for i in range(1, 16)]
     with pytest.raises(HeadwiseError) as raised:
         read_jsonl(write(tmp_path / "t.jsonl", records), TOKENIZER)
     message = str(raised.value)
-    assert "8 bad lines" in message
-    assert "\n" not in message
-    for number in bad:
-        assert f"line {number}:" in message
-    for reason in ("not JSON", "'positive' is missing", "set is empty", "'nowhere' is not a marked span",
-                   "query 99 is outside", "both positive and negative",
-                   "unknown field 'colour'"):  # fmt: skip
-        assert reason in message
+    line_is_fit(message)
+    assert "13 bad lines: line 2: not JSON" in message
+    assert message.endswith("; also lines 8, 9, 10, 11, 12, 13, 14, 15")
+
+
+def test_marks_are_read_in_time_that_grows_with_the_text():
+    started = time.perf_counter()
+    assert unmark("[[a:" * 50_000) == ("[[a:" * 50_000, {})
+    assert time.perf_counter() - started < 1
+    assert unmark("[[a:x\ny]] [[b:[[c:d]]") == ("[[a:x\ny]] [[c:d", {"b": [(10, 15)]})
 
 
 def test_too_few_prompts_and_unknown_group(tmp_path):

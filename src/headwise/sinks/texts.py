@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headwise.errors import HeadwiseError
+from headwise.strings import read_lines
 
 TEXTS: tuple[str, ...] = (
     "The lighthouse keeper climbed the stairs every evening before the fog rolled in from the bay.",
@@ -72,22 +73,16 @@ TEXTS: tuple[str, ...] = (
 
 
 def read_texts(path: Path) -> list[str]:
-    """Texts of a file, one a line; empty lines are left out.
+    """Texts of a file, one per line; empty lines are left out.
 
     >>> read_texts(Path("no such file.txt"))
     Traceback (most recent call last):
     ...
     headwise.errors.HeadwiseError: 'no such file.txt' cannot be read (No such file or directory): give a text file,
-    one text a line
+    one text per line
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise HeadwiseError(
-            f"{str(path)!r} cannot be read ({reason}): give a text file, one text a line"
-        ) from None
+    lines = read_lines(path, "give a text file, one text per line")
     texts = [line for line in lines if line.strip()]
     if not texts:
-        raise HeadwiseError(f"{str(path)!r} has no texts: write one a line")
+        raise HeadwiseError(f"{str(path)!r} has no texts: write one per line")
     return texts

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from pydantic import Field
 
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
-from headwise.tasks.labelled.jsonl import read_lines, read_object
+from headwise.tasks.lines import Labels, Prompt, Text, read_objects
 from headwise.tokens import single_token
+from headwise.validation import Shape, quoted
 
 PROMPTS = 300
 """How many prompts a built-in task makes unless told."""
 _TRIES = 200
-_FIELDS = ("prompt", "answer", "wrong", "labels")
 
 Cell = TypeVar("Cell")
 Word = TypeVar("Word")
@@ -185,7 +186,7 @@ def draw_set(
 
 
 def read_answers(path: str | Path, tokenizer: Any, prompts: int | None = None) -> AnswerSet:
-    """Your own prompts from JSONL, one a line; all bad lines are reported at once.
+    """Your own prompts from JSONL, one per line; all bad lines are reported at once.
 
         {"prompt": "When Mary and John went home, John waved to", "answer": " Mary", "wrong": " John",
          "labels": {"order": "ABBA", "wording": "1"}}
@@ -195,25 +196,24 @@ def read_answers(path: str | Path, tokenizer: Any, prompts: int | None = None) -
     path = Path(path)
     if prompts is not None and prompts < 1:
         raise HeadwiseError(f"{prompts} prompts cannot be traced: give 1 or more")
-    found = read_lines(path, lambda line: _line(line, tokenizer))[:prompts]
+    found = read_objects(path, _Line, lambda line: _prompt(line, tokenizer))[:prompts]
     if not found:
-        raise HeadwiseError(f"{str(path)!r} has no prompts: write one JSON object a line")
+        raise HeadwiseError(f"{str(path)!r} has no prompts: write one JSON object per line")
     repeated = len(found) - len({p.prompt for p in found})
     notes = (f"{repeated} prompts occur again in the file",) if repeated else ()
     return AnswerSet(path.stem, tuple(found), {"prompts": len(found)}, notes)
 
 
-def _line(line: str, tokenizer: Any) -> AnswerPrompt:
-    record = read_object(line, _FIELDS, ("prompt", "answer"))
-    wrong, labels = record.get("wrong"), record.get("labels", {})
-    for name in ("answer", "wrong"):
-        if not isinstance(record.get(name, ""), str) and (name == "answer" or wrong is not None):
-            raise HeadwiseError(f"{name} is not text")
-    if not isinstance(labels, dict) or any(isinstance(v, (dict, list)) or v is None for v in labels.values()):
-        raise HeadwiseError("labels is not an object of plain values")
-    answer_id = single_token(tokenizer, record["answer"], "answer")
-    wrong_id = None if wrong is None else single_token(tokenizer, wrong, "wrong")
+class _Line(Shape):
+    prompt: Prompt
+    answer: Text
+    wrong: Text | None = None
+    labels: Labels = Field(default_factory=dict)
+
+
+def _prompt(line: _Line, tokenizer: Any) -> AnswerPrompt:
+    answer_id = single_token(tokenizer, line.answer, "answer")
+    wrong_id = None if line.wrong is None else single_token(tokenizer, line.wrong, "wrong")
     if answer_id == wrong_id:
-        raise HeadwiseError(f"answer and wrong are the same token {wrong!r}")
-    kept = {str(key): str(value) for key, value in labels.items()}
-    return AnswerPrompt(record["prompt"], record["answer"], wrong, kept, answer_id, wrong_id)
+        raise HeadwiseError(f"answer and wrong are the same token {quoted(line.wrong)}")
+    return AnswerPrompt(line.prompt, line.answer, line.wrong, line.labels, answer_id, wrong_id)

@@ -1,4 +1,4 @@
-"""Your own contrasts from a JSONL file: one prompt a line, all bad lines reported at once.
+"""Your own contrasts from a JSONL file: one prompt per line, all bad lines reported at once.
 
     {"prompt": "The [[jam:jam]] is in Box [[right:Z]]. The pen is in Box [[wrong:B]]. The jam is in Box",
      "query": -1, "positive": ["right"], "negative": ["wrong"], "groups": {"entity": "jam"}}
@@ -12,23 +12,28 @@ and who tests.
 
 from __future__ import annotations
 
-import json
 import random
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
 
 from headwise.errors import HeadwiseError
+from headwise.strings import shortened
 from headwise.tasks.labelled.formats import last_tokens
 from headwise.tasks.labelled.types import Contrast, Example, Task
+from headwise.tasks.lines import Labels, Prompt, Title, read_objects
 from headwise.tokens import require_tokenizer
+from headwise.validation import Row, Shape, quoted, unfit
 
-Parsed = TypeVar("Parsed")
+_OPENING = re.compile(r"\[\[(\w+):")
+_PLACE = "neither the name of a marked span nor a pair of characters"
 
-_MARK = re.compile(r"\[\[(\w+):(.*?)\]\]")
-_KNOWN = {"prompt", "query", "positive", "negative", "groups", "feature", "answers"}
+Span = str | tuple[int, int]
+"""A marked span by name, or the characters from one to another."""
 
 
 def unmark(text: str) -> tuple[str, dict[str, list[tuple[int, int]]]]:
@@ -37,60 +42,31 @@ def unmark(text: str) -> tuple[str, dict[str, list[tuple[int, int]]]]:
     >>> unmark("a [[x:bc]] d [[x:e]]")
     ('a bc d e', {'x': [(2, 4), (7, 8)]})
     """
-    plain, spans, end = "", {}, 0
-    for match in _MARK.finditer(text):
-        plain += text[end : match.start()]
-        spans.setdefault(match[1], []).append((len(plain), len(plain) + len(match[2])))
-        plain += match[2]
-        end = match.end()
-    return plain + text[end:], spans
-
-
-def read_lines(path: Path, parse: Callable[[str], Parsed]) -> list[Parsed]:
-    """Every line that is not blank, parsed; what is wrong with any of them is said of all at once."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise HeadwiseError(f"{str(path)!r} cannot be read ({reason})") from None
-    found: list[Parsed] = []
-    wrong: list[str] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
+    plain: list[str] = []
+    spans: dict[str, list[tuple[int, int]]] = {}
+    end, length, close = 0, 0, -1
+    for opening in _OPENING.finditer(text):
+        start = opening.end()
+        if opening.start() < end:
+            continue  # inside the mark before
+        if close < start:
+            close = text.find("]]", start)
+            if close < 0:
+                break
+        if "\n" in text[start:close]:
             continue
-        try:
-            found.append(parse(line))
-        except HeadwiseError as error:
-            wrong.append(f"line {number}: {error}")
-    if wrong:
-        many = f"{len(wrong)} bad lines" if len(wrong) > 1 else "a bad line"
-        raise HeadwiseError(f"{str(path)!r} has {many}: " + "; ".join(wrong))
-    return found
-
-
-def read_object(line: str, known: Collection[str], required: Sequence[str]) -> dict[str, Any]:
-    """A line's JSON object, with no field that is not known and none missing; its prompt is text."""
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise HeadwiseError(f"not JSON ({error})") from None
-    if not isinstance(record, dict):
-        raise HeadwiseError("not a JSON object")
-    unknown = sorted(set(record) - set(known))
-    if unknown:
-        raise HeadwiseError(f"unknown field {unknown[0]!r}: write {', '.join(sorted(known))}")
-    for name in required:
-        if name not in record:
-            raise HeadwiseError(f"the field {name!r} is missing")
-    if not isinstance(record["prompt"], str) or not record["prompt"]:
-        raise HeadwiseError("prompt is not text")
-    return record
+        before, word = text[end : opening.start()], text[start:close]
+        plain += [before, word]
+        length += len(before) + len(word)
+        spans.setdefault(opening[1], []).append((length - len(word), length))
+        end = close + 2
+    return "".join([*plain, text[end:]]), spans
 
 
 def read_jsonl(path: str | Path, tokenizer: Any, *, seed: int = 0, hold_out: str | None = None) -> Task:
     """The task of a file: heads are found and features fitted on one part of it, tested on the other."""
     path = Path(path)
-    found = read_lines(path, lambda line: _line(line, tokenizer))
+    found = read_objects(path, _Line, lambda line: _example(line, tokenizer))
     if len(found) < 8:
         raise HeadwiseError(
             f"{str(path)!r} has {len(found)} prompts: give at least 8, so that some can be held out"
@@ -98,48 +74,62 @@ def read_jsonl(path: str | Path, tokenizer: Any, *, seed: int = 0, hold_out: str
     return _task(path.stem, found, seed, hold_out)
 
 
-def _line(line: str, tokenizer: Any) -> tuple[str, Example]:
-    record = read_object(line, _KNOWN, ("prompt", "positive", "negative"))
-    text, spans = unmark(record["prompt"])
+def _span(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    pair = isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value)
+    if not pair:
+        raise unfit(f"{quoted(value)} is {_PLACE}")
+    return (value[0], value[1])
+
+
+def _query(value: Any) -> Any:
+    return value if type(value) is int else _span(value)
+
+
+class _Line(Shape):
+    prompt: Prompt
+    positive: Row[Annotated[Any, BeforeValidator(_span)]]
+    negative: Row[Annotated[Any, BeforeValidator(_span)]]
+    query: Annotated[Any, BeforeValidator(_query)] = -1
+    groups: Labels = Field(default_factory=dict)
+    feature: Title = "feature"
+
+
+def _example(line: _Line, tokenizer: Any) -> tuple[str, Example]:
+    text, spans = unmark(line.prompt)
     encoded = require_tokenizer(tokenizer, "tasks are text and cannot be read by it")(
         text, return_offsets_mapping=True
     )
-    offsets = encoded.offset_mapping
+    offsets, count = encoded.offset_mapping, len(encoded.input_ids)
 
-    def place(value: Any, what: str) -> list[int]:
-        if isinstance(value, str):
-            if value not in spans:
+    def place(span: Span, what: str) -> list[int]:
+        if isinstance(span, str):
+            if span not in spans:
                 known = ", ".join(sorted(spans)) or "none"
-                raise HeadwiseError(f"{what} {value!r} is not a marked span (marked: {known})")
-            return last_tokens(offsets, spans[value])
-        pair = isinstance(value, list) and len(value) == 2 and all(isinstance(v, int) for v in value)
-        if not pair or not 0 <= value[0] < value[1] <= len(text):
+                raise HeadwiseError(
+                    f"{what} {quoted(span)} is not a marked span (marked: {shortened(known)})"
+                )
+            return last_tokens(offsets, spans[span])
+        if not 0 <= span[0] < span[1] <= len(text):
             raise HeadwiseError(
-                f"{what} {value!r} is no span name and no pair of characters within the prompt"
+                f"{what} {quoted(span)} is outside the prompt, which has {len(text)} characters"
             )
-        return last_tokens(offsets, [(value[0], value[1])])
+        return last_tokens(offsets, [span])
 
-    sets = []
-    for name in ("positive", "negative"):
-        if not isinstance(record[name], list):
-            raise HeadwiseError(f"{name} is not a list of spans")
-        sets.append(tuple(dict.fromkeys(p for value in record[name] for p in place(value, name))))
-    query = record.get("query", -1)
-    count = len(encoded.input_ids)
-    if isinstance(query, int) and not isinstance(query, bool):
-        if not -count <= query < count:
-            raise HeadwiseError(f"query {query} is outside the prompt, which has {count} tokens")
-        row = query % count
+    positive, negative = (
+        tuple(dict.fromkeys(position for span in given for position in place(span, name)))
+        for name, given in (("positive", line.positive), ("negative", line.negative))
+    )
+    if isinstance(line.query, int):
+        if not -count <= line.query < count:
+            raise HeadwiseError(f"query {quoted(line.query)} is outside the prompt, which has {count} tokens")
+        row = line.query % count
     else:
-        row = place(query, "query")[-1]
-    groups = record.get("groups", {})
-    if not isinstance(groups, dict):
-        raise HeadwiseError("groups is not an object of labels")
-    made = Example(
-        tuple(encoded.input_ids), row, sets[0], sets[1], {str(k): str(v) for k, v in groups.items()},
-        {"set": ("positive",) * len(sets[0]) + ("negative",) * len(sets[1])},
-    )  # fmt: skip
-    return str(record.get("feature", "feature")), made
+        row = place(line.query, "query")[-1]
+    kinds = ("positive",) * len(positive) + ("negative",) * len(negative)
+    made = Example(tuple(encoded.input_ids), row, positive, negative, line.groups, {"set": kinds})
+    return line.feature, made
 
 
 def _task(name: str, found: Sequence[tuple[str, Example]], seed: int, hold_out: str | None) -> Task:
