@@ -20,6 +20,7 @@ from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
 from headwise.model.batch import Batch
 from headwise.model.forward import Instruments, forward
+from headwise.model.record import _full
 from headwise.model.rotary import Rotary
 
 if TYPE_CHECKING:
@@ -101,17 +102,20 @@ def _add_layer(sums: MomentSums, call: AttentionCall, rotary: Rotary | None, rea
     prompts, heads, columns, _ = call.query.shape
     rows = torch.arange(columns, device=call.query.device).expand(prompts, -1)
     visible = call.visible(rows)  # [prompts, rows, columns]
-    keys = call.key.repeat_interleave(call.group, dim=1)
-    pattern = pattern_rows(raw_scores(call.query, keys, call.scale, call.cap), visible[:, None])
+    grouped = call.query.unflatten(1, (-1, call.group))
+    scores = raw_scores(grouped, call.key[:, :, None], call.scale, call.cap).flatten(1, 2)
+    pattern = pattern_rows(scores, visible[:, None])
     rivals = visible.sum(-1) - 1
     asked = (real & (rivals > 0))[:, None, :, None]
     # Heads first, so that each head's cells lie together.
     head, prompt, query, key = ((pattern >= ATTENDED) & asked).transpose(0, 1).nonzero().T
     if not len(head):
         return
-    whole = visible.to(keys.dtype)[:, None] @ keys  # [prompts, heads, rows, d_head]: all that the row sees
-    own = keys[prompt, head, key]
-    others = (whole[prompt, head, query] - own) / rivals[prompt, query, None].to(own.dtype)
+    # All that a row sees, [prompts, key heads, rows, d_head]
+    plain = call.mask is None
+    whole = call.key.cumsum(2) if plain else visible.to(call.key.dtype)[:, None] @ call.key
+    own = call.key[prompt, head // call.group, key]
+    others = (whole[prompt, head // call.group, query] - own) / rivals[prompt, query, None].to(own.dtype)
     q, difference = call.query[prompt, head, query], own - others
     if rotary is not None:
         row = prompt if rotary.cos.shape[0] > 1 else torch.zeros_like(prompt)
@@ -121,9 +125,9 @@ def _add_layer(sums: MomentSums, call: AttentionCall, rotary: Rotary | None, rea
     counts = torch.bincount(head, minlength=heads).tolist()
     at = 0
     for index, count in enumerate(counts):
-        mine, theirs = q[at : at + count].double().cpu(), difference[at : at + count].double().cpu()
+        mine, theirs = _full(q[at : at + count]), _full(difference[at : at + count])
         at += count
         sums.cells[call.layer, index] += count
-        sums.query[call.layer, index] += mine.sum(0)
-        sums.query_square[call.layer, index] += mine.mT @ mine
-        sums.key_square[call.layer, index] += theirs.mT @ theirs
+        sums.query[call.layer, index] += mine.sum(0).double().cpu()
+        sums.query_square[call.layer, index] += (mine.mT @ mine).double().cpu()
+        sums.key_square[call.layer, index] += (theirs.mT @ theirs).double().cpu()
