@@ -119,7 +119,7 @@ def test_halves_of_a_cloud_are_less_apart_than_clusters() -> None:
 
 def test_shuffling_keeps_sizes_and_frequencies_and_breaks_families() -> None:
     matrix, labels = planted(90, 0)
-    made = ShuffledEdges(matrix, keyed(0, "test")).draw()
+    made = ShuffledEdges(keyed(0, "test")).fit(matrix).sample()
     used = np.flatnonzero(np.asarray(matrix.sum(0)).ravel())
     assert made.max() == 1
     assert np.array_equal(np.asarray(made.sum(1)), np.asarray(matrix.sum(1)))
@@ -129,8 +129,8 @@ def test_shuffling_keeps_sizes_and_frequencies_and_breaks_families() -> None:
 
 def test_one_family_keeps_sizes_frequencies_and_correlations_but_no_gap() -> None:
     matrix, labels = planted(150, 3, families=2)
-    cloud = OneFamily(matrix, ShuffledEdges(matrix, keyed(0, "test")))
-    drawn = [cloud.draw(keyed(1, i)).toarray() for i in range(20)]
+    cloud = OneFamily().fit(matrix, ShuffledEdges(keyed(0, "test")).fit(matrix))
+    drawn = [cloud.sample(keyed(1, i)).toarray() for i in range(20)]
     held = matrix.toarray()
     held = held[:, held.any(0)]
     sizes = np.mean([d.sum(1) for d in drawn], 0)

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import torch
@@ -35,7 +36,9 @@ from headwise.families.distance import jaccard
 from headwise.randomness import keyed
 
 SAMPLE = 500
+"""Prompts that the nulls work on, at most: their cost grows with the square."""
 DRAWS = 99
+"""Null data sets of each kind; with the observed one a hundred, so that a p-value can be 0.01."""
 BURN_IN = 20
 BETWEEN = 5
 """Rounds of exchanges before the first and between two shuffled data sets; a round tries every entry."""
@@ -59,7 +62,7 @@ class NullTest:
 
     observed: dict[int, float]
     null: list[dict[int, float]]
-    """One a draw: the separation for every number of families that it can be cut into"""
+    """One per draw: the separation for every number of families that it can be cut into"""
     silhouette: dict[int, list[float]]
     """Mean silhouettes of the null's cuts by number of families"""
     prompts: int
@@ -104,19 +107,27 @@ class NullTest:
 
 
 class ShuffledEdges:
-    """Circuits between which features are exchanged; sizes and frequencies stay exactly."""
+    """Circuits between which features are exchanged; sizes and frequencies stay exactly.
 
-    def __init__(self, matrix: sparse.csr_matrix, generator: torch.Generator) -> None:
+    A chain: :meth:`fit` begins it at the observed circuits, and every :meth:`sample` goes on from the last one, with
+    the generator that was given.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+
+    def fit(self, matrix: sparse.csr_matrix) -> Self:
+        """Begin at the circuits of ``matrix`` [circuits, features], and leave them behind."""
         held = matrix.tocoo()
         used, column = np.unique(held.col, return_inverse=True)
         self.row, self.column = held.row.astype(np.int64), column.astype(np.int64)
         self.present = np.zeros((len(matrix.indptr) - 1, len(used)), dtype=bool)
         self.present[self.row, self.column] = True
-        self.generator = generator
         for _ in range(BURN_IN):
-            self.exchange()
+            self._exchange()
+        return self
 
-    def exchange(self) -> None:
+    def _exchange(self) -> None:
         """Pair all entries at random; a pair (r, c), (s, d) becomes (r, d), (s, c) where neither is there yet."""
         half = len(self.row) // 2
         order = torch.randperm(len(self.row), generator=self.generator).numpy()
@@ -135,58 +146,64 @@ class ShuffledEdges:
         self.present[r, d] = self.present[s, c] = True
         self.column[a[go]], self.column[b[go]] = d, c
 
-    def draw(self) -> sparse.csr_matrix:
+    def sample(self) -> sparse.csr_matrix:
+        """The next shuffled circuits."""
         for _ in range(BETWEEN):
-            self.exchange()
+            self._exchange()
         ones = np.ones(len(self.row), dtype=bool)
         return sparse.csr_matrix((ones, (self.row, self.column)), shape=self.present.shape)
 
 
 class OneFamily:
-    """Circuits from one continuous cloud; n circuits, m features that occur in at least one."""
+    """Circuits from one continuous cloud; n circuits, m features that occur in at least one.
 
-    def __init__(self, matrix: sparse.csr_matrix, shuffled: ShuffledEdges) -> None:
+    Learned by :meth:`fit`: ``cut_`` [n, m], what a hidden variable must exceed; ``factors_``, how many common factors
+    tie the hidden variables; ``loading_`` [m, factors], how much; ``own_`` [m], what is left to each alone.
+    """
+
+    def fit(self, matrix: sparse.csr_matrix, shuffled: ShuffledEdges) -> Self:
+        """Fit the cloud to the circuits of ``matrix``; factors that ``shuffled`` circuits have too are chance."""
         held = matrix.toarray().astype(np.float32)
         held = held[:, held.any(0)]
         count = held.sum(0)
         chance = expected(held.sum(1), count)
-        self.cut = norm.isf(chance).astype(np.float32)
-        """[n, m] what a hidden variable must exceed"""
+        self.cut_ = norm.isf(chance).astype(np.float32)
         # Circuits differ in size a hundredfold: let each weigh the same.
         weight = 1 / np.sqrt(np.maximum((chance * (1 - chance)).sum(1, keepdims=True), 1e-9))
         axes, self._spread = _axes((held - chance) * weight)
         self._weigh = lambda drawn: _axes((drawn.toarray() - chance) * weight)[1]
-        limit = max(self._weigh(shuffled.draw())[0] for _ in range(SHUFFLES))
+        limit = max(self._weigh(shuffled.sample())[0] for _ in range(SHUFFLES))
         most = int((self._spread > limit).sum())
         # As normal variables: where a cause is strong, features are saturated and scores pile up at both ends.
         ranks = axes[:, :most].argsort(0, kind="stable").argsort(0, kind="stable")
         scores = norm.ppf((ranks + 0.5) / len(held))
         # E[(x − p) z] = φ(cut) · loading for a threshold of a normal variable tied to z.
-        steep = norm.pdf(self.cut).sum(0)
+        steep = norm.pdf(self.cut_).sum(0)
         self._relate(scores[:, :SIZED], np.log(np.maximum(held.sum(1), 1)))
         loading = ((held - chance).T @ scores) / np.maximum(steep, 1e-9)[:, None]
         loading[count < FEWEST] = 0
-        self._fit(loading, most)
+        self._fit_loadings(loading, most)
+        return self
 
     def _relate(self, scores: np.ndarray, size: np.ndarray) -> None:
         """How the size of a circuit follows from its scores: a cause that is far from its mean adds signals, say."""
         terms = np.column_stack((np.ones(len(size)), scores, scores**2))
-        self.by_score = np.linalg.lstsq(terms, size, rcond=None)[0]
-        self.rest = size - terms @ self.by_score
-        self.rows = np.argsort(size, kind="stable")
+        self._by_score = np.linalg.lstsq(terms, size, rcond=None)[0]
+        self._rest = size - terms @ self._by_score
+        self._rows = np.argsort(size, kind="stable")
 
     def _hidden(self, generator: torch.Generator) -> np.ndarray:
         """Normal factors for every circuit, given out such that size follows from them as observed: [n, factors]."""
-        n = len(self.cut)
-        drawn = torch.randn(n, max(self.factors, SIZED), generator=generator).numpy()
-        some = drawn[:, : (len(self.by_score) - 1) // 2]
+        n = len(self.cut_)
+        drawn = torch.randn(n, max(self.factors_, SIZED), generator=generator).numpy()
+        some = drawn[:, : (len(self._by_score) - 1) // 2]
         order = torch.randperm(n, generator=generator).numpy()
-        size = np.column_stack((np.ones(n), some, some**2)) @ self.by_score + self.rest[order]
+        size = np.column_stack((np.ones(n), some, some**2)) @ self._by_score + self._rest[order]
         given = np.empty_like(drawn)
-        given[self.rows] = drawn[np.argsort(size, kind="stable")]
-        return given[:, : self.factors]
+        given[self._rows] = drawn[np.argsort(size, kind="stable")]
+        return given[:, : self.factors_]
 
-    def _fit(self, loading: np.ndarray, most: int) -> None:
+    def _fit_loadings(self, loading: np.ndarray, most: int) -> None:
         """Take factors, the strongest first, until drawn circuits spread along as many axes as the observed ones.
 
         One strong cause bends the cloud and so shows on several axes: as long as fewer factors explain them, more
@@ -194,31 +211,31 @@ class OneFamily:
         observed: where chance decides, the null varies a little too much, not too little.
         """
         scale = np.ones(most)
-        self.factors = min(1, most)
+        self.factors_ = min(1, most)
         while True:
-            k = self.factors
+            k = self.factors_
             beyond = []
             for number in range(FITS):
                 self._tie(loading[:, :k] * scale[:k])
-                again = self._weigh(self.draw(keyed(0, "fit", k, number)))
+                again = self._weigh(self.sample(keyed(0, "fit", k, number)))
                 scale[:k] *= np.clip(np.sqrt(self._spread[:k] / np.maximum(again[:k], 1e-9)), 1.0, 1.4)
                 beyond.append(again[k] if k < len(again) else np.inf)
             self._tie(loading[:, :k] * scale[:k])
             if k >= most or self._spread[k] <= max(beyond[1:]):
                 return
-            self.factors = min(most, max(k + 1, round(1.4 * k)))
+            self.factors_ = min(most, max(k + 1, round(1.4 * k)))
 
     def _tie(self, loading: np.ndarray) -> None:
         length = np.sqrt((loading**2).sum(1, keepdims=True))
-        self.loading = (loading * np.minimum(1, MOST_TIED / np.maximum(length, 1e-12))).astype(np.float32)
-        """[m, factors]"""
-        self.own = np.sqrt(1 - (self.loading**2).sum(1))
+        self.loading_ = (loading * np.minimum(1, MOST_TIED / np.maximum(length, 1e-12))).astype(np.float32)
+        self.own_ = np.sqrt(1 - (self.loading_**2).sum(1))
 
-    def draw(self, generator: torch.Generator) -> sparse.csr_matrix:
-        n, m = len(self.cut), len(self.own)
-        hidden = torch.randn(n, m, generator=generator).numpy() * self.own
-        hidden += self._hidden(generator) @ self.loading.T
-        return sparse.csr_matrix(hidden > self.cut)
+    def sample(self, generator: torch.Generator) -> sparse.csr_matrix:
+        """Circuits of one family."""
+        n, m = len(self.cut_), len(self.own_)
+        hidden = torch.randn(n, m, generator=generator).numpy() * self.own_
+        hidden += self._hidden(generator) @ self.loading_.T
+        return sparse.csr_matrix(hidden > self.cut_)
 
 
 def expected(sizes: np.ndarray, counts: np.ndarray, rounds: int = 100) -> np.ndarray:
@@ -267,14 +284,14 @@ def null_tests(
     """Test the cuts ``labels`` (by number of families) of circuits [prompts, features]: one family, shuffled edges."""
     distances = jaccard(matrix)
     observed = {k: separation(distances, np.unique(one, return_inverse=True)[1]) for k, one in labels.items()}
-    shuffled = ShuffledEdges(matrix, keyed(seed, "shuffled edges"))
-    cloud = OneFamily(matrix, shuffled)
+    shuffled = ShuffledEdges(keyed(seed, "shuffled edges")).fit(matrix)
+    cloud = OneFamily().fit(matrix, shuffled)
     tests = []
     for number, name in enumerate(("one family", "shuffled edges")):
         null: list[dict[int, float]] = []
         silhouette: dict[int, list[float]] = {}
         for draw in range(draws):
-            made = shuffled.draw() if number else cloud.draw(keyed(seed, name, draw))
+            made = shuffled.sample() if number else cloud.sample(keyed(seed, name, draw))
             drawn = jaccard(made)
             found = {k: cut.labels for k, cut in cuts(average_linkage(drawn), drawn).items()}
             null.append({k: separation(drawn, one) for k, one in found.items()})
