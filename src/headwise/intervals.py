@@ -11,21 +11,39 @@ from headwise.types import Estimate
 DRAWS = 1000
 
 
+def picked(n: int, draws: int, generator: torch.Generator) -> Tensor:
+    """Which of ``n`` prompts each resample consists of: indices [draws, n]."""
+    return torch.randint(n, (draws, n), generator=generator)
+
+
+def counted(picks: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    """How often each resample holds each prompt [draws, n].
+
+    >>> counted(torch.tensor([[0, 2, 2]])).tolist()
+    [[1.0, 0.0, 2.0]]
+    """
+    return torch.zeros(picks.shape, dtype=dtype).scatter_add_(1, picks, torch.ones(picks.shape, dtype=dtype))
+
+
 def resampled(n: int, seed: int, *labels: object, draws: int = DRAWS) -> Tensor:
     """How often each of ``n`` prompts is drawn in each resample: counts [draws, n] in float64.
 
     >>> resampled(5, 0, "heads", draws=2).sum(1).tolist()
     [5.0, 5.0]
     """
-    chosen = torch.randint(n, (draws, n), generator=keyed(seed, "bootstrap", *labels))
-    return torch.zeros(draws, n, dtype=torch.float64).scatter_add_(
-        1, chosen, torch.ones_like(chosen, dtype=torch.float64)
-    )
+    return counted(picked(n, draws, keyed(seed, "bootstrap", *labels)))
 
 
-def bounds(values: Tensor) -> tuple[Tensor, Tensor]:
+def bounds(values: Tensor, interpolation: str = "linear") -> tuple[Tensor, Tensor]:
     """The middle 95 % of resampled values [draws, ...]; draws that are not numbers are left out."""
-    return values.nanquantile(0.025, 0), values.nanquantile(0.975, 0)
+    low, high = (values.nanquantile(q, 0, interpolation=interpolation) for q in (0.025, 0.975))
+    return low, high
+
+
+def estimated(mean: Tensor | float, drawn: Tensor, n: int) -> Estimate:
+    """A number of ``n`` prompts and what resamples of them made of it [draws], as an estimate."""
+    low, high = bounds(drawn)
+    return Estimate(float(mean), float(low), float(high), n=n, clusters=n)
 
 
 def mean_interval(values: Tensor, seed: int, *labels: object) -> tuple[Tensor, Tensor, Tensor]:

@@ -30,7 +30,7 @@ def test_a_planted_head_is_found_and_no_other(rule):
     ranked = rank_heads(HEADS, attention, labels, rule=rule, generator=g)
     assert ranked[0].head == Head(2, 3)
     assert ranked[0].q_value < 0.01
-    assert ranked[0].ci[0] < ranked[0].score < ranked[0].ci[1]
+    assert ranked[0].score.low < ranked[0].score.mean < ranked[0].score.high
     assert choose_heads(ranked, rule) == [Head(2, 3)]
     assert all(s.q_value > 0.01 for s in ranked[1:])
 

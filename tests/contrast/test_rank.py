@@ -64,7 +64,7 @@ def test_report_is_consistent_and_reproducible():
     cov, _ = planted(2, seeds=3)
     first, second = (rank_reports(cov, generator=torch.Generator().manual_seed(1)) for _ in range(2))
     for a, b in zip(first, second, strict=True):
-        assert a.to_dict() == b.to_dict()
+        assert a.to_json() == b.to_json()
         low, high = a.sigma_interval[:2].unbind(-1)
         assert (low < high).all()
         assert a.rank_interval[0] <= a.rank_energy <= a.rank_interval[1] + 1

@@ -129,11 +129,11 @@ def test_swap_test_separates_a_feature_from_random_directions():
     draws = swap_keys(rows, random_subspaces(d, 1, 200, generator=g))
     full = swap_keys(rows, None)
     found = swap_test(swap_keys(rows, code[None, :, None]), full, draws, generator=g)
-    assert found.share_of_full > 0.9
-    assert found.share_interval[0] < found.share_of_full < found.share_interval[1]
+    assert found.share.mean > 0.9
+    assert found.share.low < found.share.mean < found.share.high
     assert found.percentile > 99
     assert found.p_value < 0.02
-    assert found.target > 0.7 > found.random_target
+    assert found.target.mean > 0.7 > found.random_target
     null = swap_test(swap_keys(rows, random_subspaces(d, 1, 1, generator=g)), full, draws, generator=g)
     assert null.percentile < 99
 

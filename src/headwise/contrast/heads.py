@@ -9,7 +9,7 @@ prompt), corrected over all heads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,9 +17,10 @@ from torch import Tensor
 
 from headwise.contrast.collect import BATCH
 from headwise.errors import HeadwiseError
+from headwise.intervals import counted, estimated, picked
 from headwise.progress import Tick
 from headwise.tasks.labelled.types import Contrast, Rule
-from headwise.types import Head
+from headwise.types import Estimate, Head
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -34,13 +35,15 @@ MOST = 9
 """Heads chosen without being named, at most."""
 
 
+_PLAIN = ("p_value", "q_value", "accuracy", "ratio", "mass")
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeadScore:
-    """One head's numbers on the task; ``score`` is the one that ranks, ``ci`` its 95 % interval."""
+    """One head's numbers on the task; ``score`` is the one that ranks."""
 
     head: Head
-    score: float
-    ci: tuple[float, float]
+    score: Estimate
     p_value: float
     q_value: float
     accuracy: float
@@ -48,7 +51,8 @@ class HeadScore:
     mass: float
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "head": str(self.head), "ci": list(self.ci)}
+        score = {"score": self.score.mean, "ci": [self.score.low, self.score.high]}
+        return {"head": str(self.head), **score, **{name: getattr(self, name) for name in _PLAIN}}
 
 
 def label_attention(model: Model, contrast: Contrast, tick: Tick | None = None) -> tuple[Tensor, Tensor]:
@@ -103,7 +107,7 @@ def rank_heads(
     >>> labels = torch.tensor([[1, 0]]).repeat(30, 1)
     >>> g = torch.Generator().manual_seed(0)
     >>> ranked = rank_heads([Head(0, 0), Head(0, 1)], attention, labels, rule="accuracy", generator=g)
-    >>> [(r.head, r.score, r.q_value < 0.01) for r in ranked]
+    >>> [(r.head, r.score.mean, r.q_value < 0.01) for r in ranked]
     [(L0H0, 1.0, True), (L0H1, 0.0, False)]
     """
     n, _, width = attention.shape
@@ -127,19 +131,17 @@ def rank_heads(
     p = ((1 + exceeded) / (1 + permutations)).double()
     q = benjamini_hochberg(p)
 
-    picks = torch.randint(0, n, (bootstrap, n), generator=generator)
-    weights = torch.zeros(bootstrap, n).scatter_add_(1, picks, torch.ones(bootstrap, n)) / n
+    weights = counted(picked(n, bootstrap, generator), attention.dtype) / n
     means = {name: x.mean(0) for name, x in (("right", right), ("on", on), ("total", total))}
     ratio = means["on"] / (means["total"] - means["on"]).clamp_min(1e-9)
-    resampled = weights @ right, (weights @ on) / (weights @ (total - on)).clamp_min(1e-9)
-    draws = resampled[0 if rule == "accuracy" else 1]
-    ends = torch.quantile(draws.double(), torch.tensor([0.025, 0.975], dtype=torch.float64), dim=0)
-    score = means["right"] if rule == "accuracy" else ratio
+    if rule == "accuracy":
+        score, drawn = means["right"], weights @ right
+    else:
+        score, drawn = ratio, (weights @ on) / (weights @ (total - on)).clamp_min(1e-9)
     found = [
         HeadScore(
             head=head,
-            score=float(score[i]),
-            ci=(float(ends[0, i]), float(ends[1, i])),
+            score=estimated(score[i], drawn[:, i].double(), n),
             p_value=float(p[i]),
             q_value=float(q[i]),
             accuracy=float(means["right"][i]),
@@ -149,7 +151,7 @@ def rank_heads(
         for i, head in enumerate(heads)
     ]
     quiet = {s.head: rule == "ratio" and s.mass < MASS for s in found}
-    return sorted(found, key=lambda s: (quiet[s.head], -s.score, s.head))
+    return sorted(found, key=lambda s: (quiet[s.head], -s.score.mean, s.head))
 
 
 def _shuffled(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -176,7 +178,7 @@ def choose_heads(scores: Sequence[HeadScore], rule: Rule, most: int = MOST) -> l
     """The heads that do the task: right in ≥ 30 % of prompts, or the best ratios, beyond chance."""
     fit = [s for s in scores if s.q_value <= LEVEL]
     if rule == "accuracy":
-        fit = [s for s in fit if s.score >= ACCURACY]
+        fit = [s for s in fit if s.score.mean >= ACCURACY]
     else:
         fit = [s for s in fit if s.mass >= MASS][: min(most, 3)]
     return [s.head for s in fit[:most]]

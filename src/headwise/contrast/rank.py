@@ -1,7 +1,7 @@
 """How many dimensions does a feature have in a head's QK space, and how sure is that?
 
 The published rule counts singular values of ΔC up to 99 % of its energy. It cannot say "none", and it hides
-weak but real directions. Beside it stand a rank against a null, intervals, split-half stability, the bound
+weak but real directions. Beside it are a rank against a null, intervals, split-half stability, the bound
 that the design itself puts on the rank, and the split of ΔC into salience (the same for every query) and
 interaction.
 """
@@ -16,9 +16,10 @@ from torch import Tensor
 
 from headwise.contrast.covariance import ContrastiveCovariance
 from headwise.errors import HeadwiseError
+from headwise.intervals import bounds, counted, picked
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RankReport:
     """The rank of one feature in one head, with its statistics. Tensors are float64 and on the CPU."""
 
@@ -92,8 +93,8 @@ class RankReport:
         """:attr:`findings` as lines."""
         return tuple(f"{what} ({numbers})" if numbers else what for what, numbers in self.findings)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and lists, for JSON."""
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and lists."""
         record: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -209,37 +210,26 @@ def rank_reports(
     heads, n, rows, d_head = q.shape
     if n < 4:
         raise HeadwiseError(f"{n} prompts are too few for a rank: give at least 4")
-    unit = torch.arange(n) if groups is None else torch.unique(groups, return_inverse=True)[1].cpu()
-    units = int(unit.max()) + 1
+    units = _Units.of(n, groups)
 
     delta = covariance.weighted(q.new_full((1, n), 1 / n))[0]
     sigma = torch.linalg.svdvals(delta)
-    signs = torch.randint(0, 2, (draws, units), generator=generator)[:, unit] * 2.0 - 1
-    flips = covariance.weighted(signs / n)
-    ranks, thresholds = null_rank(delta, flips, alpha=alpha)
-    null_sigma = torch.quantile(torch.linalg.svdvals(flips), 1 - alpha, dim=0)
-
-    matching: list[int | None] = [None] * heads
-    if interaction:
-        centred = covariance.centred()
-        again = torch.randint(0, 2, (draws, units), generator=generator)[:, unit] * 2.0 - 1
-        whole = centred.weighted(q.new_full((1, n), 1 / n))[0]
-        matching = null_rank(whole, centred.weighted(again / n), alpha=alpha)[0].tolist()
-
-    picks = torch.randint(0, units, (draws, units), generator=generator)
-    counts = torch.zeros(draws, units).scatter_add_(1, picks, torch.ones(draws, units))[:, unit]
-    boot = torch.linalg.svdvals(covariance.weighted(counts / counts.sum(1, keepdim=True)))
-    ends = torch.tensor([0.025, 0.975], dtype=boot.dtype)
-    interval = torch.quantile(boot, ends, dim=0)
-    boot_rank = torch.quantile(energy_rank(boot, energy).double(), ends, dim=0, interpolation="nearest")
-
     rank = energy_rank(sigma, energy)
-    halves = _split_half(covariance, unit, units, splits, rank, generator)
+    # One generator draws for all of them, in this order.
+    flips = covariance.weighted(units.signs(draws, generator) / n)
+    ranks, thresholds = null_rank(delta, flips, alpha=alpha)
+    matching = (
+        _interaction_ranks(covariance, units, draws, alpha, generator) if interaction else [None] * heads
+    )
+    interval, rank_interval = _bootstrap(covariance, units, draws, energy, generator)
+    halves = _split_half(covariance, units, splits, rank, generator)
+
+    null_sigma = torch.quantile(torch.linalg.svdvals(flips), 1 - alpha, dim=0)
     salient, matched = (x.reshape(heads, -1).square().sum(-1) for x in salience_split(covariance))
     stable = stable_rank(sigma)
     reports = []
     for h in range(heads):
-        # Two rows a prompt double the number of query values that can enter.
+        # Two rows per prompt double the number of query values that can enter.
         values = distinct * rows if distinct is not None else distinct_queries(q[h].reshape(-1, d_head))
         bound = min(values, n * rows, d_head)
         reports.append(
@@ -252,8 +242,8 @@ def rank_reports(
                 null_threshold=thresholds[h],
                 null_sigma=null_sigma[h],
                 stable_rank=float(stable[h]),
-                sigma_interval=interval[:, h].mT,
-                rank_interval=(int(boot_rank[0, h]), int(boot_rank[1, h])),
+                sigma_interval=interval[h],
+                rank_interval=rank_interval[h],
                 split_half_query=halves[h][0],
                 split_half_key=halves[h][1],
                 bound=bound,
@@ -267,6 +257,47 @@ def rank_reports(
     return reports
 
 
+@dataclass(frozen=True, eq=False)
+class _Units:
+    """What flips, is resampled and is halved as one: prompts, or groups of them."""
+
+    of_prompt: Tensor
+    """The unit of every prompt [n]."""
+    count: int
+
+    @classmethod
+    def of(cls, n: int, groups: Tensor | None) -> _Units:
+        unit = torch.arange(n) if groups is None else torch.unique(groups, return_inverse=True)[1].cpu()
+        return cls(unit, int(unit.max()) + 1)
+
+    def signs(self, draws: int, generator: torch.Generator) -> Tensor:
+        """Random signs [draws, n]."""
+        return torch.randint(0, 2, (draws, self.count), generator=generator)[:, self.of_prompt] * 2.0 - 1
+
+
+def _interaction_ranks(
+    covariance: ContrastiveCovariance, units: _Units, draws: int, alpha: float, generator: torch.Generator
+) -> list[int | None]:
+    """The rank of Cov(q, d) alone against a null of its own, per head."""
+    n = len(units.of_prompt)
+    centred = covariance.centred()
+    whole = centred.weighted(covariance.q_rows_.new_full((1, n), 1 / n))[0]
+    flips = centred.weighted(units.signs(draws, generator) / n)
+    return null_rank(whole, flips, alpha=alpha)[0].tolist()
+
+
+def _bootstrap(
+    covariance: ContrastiveCovariance, units: _Units, draws: int, energy: float, generator: torch.Generator
+) -> tuple[Tensor, list[tuple[int, int]]]:
+    """95 % intervals of every singular value [H, d_head, 2] and of the energy rank, per head."""
+    # Single precision, as the signs have: whole numbers of prompts are exact in it.
+    counts = counted(picked(units.count, draws, generator), torch.float32)[:, units.of_prompt]
+    sigma = torch.linalg.svdvals(covariance.weighted(counts / counts.sum(1, keepdim=True)))
+    low, high = bounds(energy_rank(sigma, energy).double(), interpolation="nearest")
+    ranks = list(zip(low.int().tolist(), high.int().tolist(), strict=True))
+    return torch.stack(bounds(sigma), -1), ranks
+
+
 def rank_report(
     covariance: ContrastiveCovariance, *, generator: torch.Generator, **options: Any
 ) -> RankReport:
@@ -275,7 +306,6 @@ def rank_report(
     >>> g = torch.Generator().manual_seed(0)
     >>> z = torch.randn(400, 2, generator=g)                              # a feature with two dimensions
     >>> q, k = (z @ torch.randn(2, 6, generator=g) for _ in range(2))
-    >>> other = torch.randn(400, 2, generator=g) @ torch.randn(2, 6, generator=g)
     >>> cov = ContrastiveCovariance().fit(q, k, torch.zeros_like(k))
     >>> report = rank_report(cov, generator=g)
     >>> report.rank_energy, report.rank_null, report.saturated
@@ -289,18 +319,11 @@ def rank_report(
 
 
 def _split_half(
-    covariance: ContrastiveCovariance,
-    unit: Tensor,
-    units: int,
-    splits: int,
-    rank: Tensor,
-    generator: torch.Generator,
+    covariance: ContrastiveCovariance, units: _Units, splits: int, rank: Tensor, generator: torch.Generator
 ) -> list[tuple[Tensor, Tensor]]:
-    """Mean principal cosines between the top-rank subspaces of random halves, per head, query and key
-    side.
-    """
-    first = torch.rand(splits, units, generator=generator).argsort(1) < units // 2
-    chosen = first[:, unit].double()
+    """Mean principal cosines between the top-rank subspaces of random halves, per head, query and key side."""
+    first = torch.rand(splits, units.count, generator=generator).argsort(1) < units.count // 2
+    chosen = first[:, units.of_prompt].double()
     weights = torch.cat([chosen, 1 - chosen])
     left, _, right = torch.linalg.svd(covariance.weighted(weights / weights.sum(1, keepdim=True)))
     found = []

@@ -46,9 +46,9 @@ class HeadRow:
     def of(cls, score: HeadScore, *, chosen: bool) -> HeadRow:
         return cls(
             head=str(score.head),
-            score=score.score,
-            low=score.ci[0],
-            high=score.ci[1],
+            score=score.score.mean,
+            low=score.score.low,
+            high=score.score.high,
             p_value=score.p_value,
             q_value=score.q_value,
             accuracy=score.accuracy,

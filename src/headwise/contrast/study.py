@@ -285,7 +285,7 @@ class _Study:
             return found
         best = scores[0]
         self.warnings.append(
-            f"no head does the task by the rule: {best.head} is the best with {best.score:.2f}"
+            f"no head does the task by the rule: {best.head} is the best with {best.score.mean:.2f}"
         )
         return [best.head]
 

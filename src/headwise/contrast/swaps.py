@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
+from headwise.intervals import counted, estimated, picked
+from headwise.types import Estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,17 +230,14 @@ def edit_rows(
     return rows._attention(pair, rest)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SwapTest:
-    """One feature's swap against random subspaces of the same rank. Pairs are 95 % bootstrap intervals."""
+    """One feature's swap against random subspaces of the same rank."""
 
-    original: float
-    original_interval: tuple[float, float]
-    target: float
-    target_interval: tuple[float, float]
-    share_of_full: float
+    original: Estimate
+    target: Estimate
+    share: Estimate
     """Mean change of log-odds as a share of the change that swapping the whole keys makes."""
-    share_interval: tuple[float, float]
     percentile: float
     """Percent of the random draws with a smaller share."""
     p_value: float
@@ -249,8 +248,8 @@ class SwapTest:
 
     def __repr__(self) -> str:
         return (
-            f"SwapTest(original={self.original:.3f}, target={self.target:.3f}, "
-            f"share_of_full={self.share_of_full:.2f}, percentile={self.percentile:.1f}, p={self.p_value:.3g})"
+            f"SwapTest(original={self.original.mean:.3f}, target={self.target.mean:.3f}, "
+            f"share={self.share.mean:.2f}, percentile={self.percentile:.1f}, p={self.p_value:.3g})"
         )
 
 
@@ -274,20 +273,11 @@ def swap_test(
     share = float(flat[2].mean() / whole)
     shares = draws.log_odds.mean(1) / whole
     beaten = int((shares >= share).sum())
-    picks = torch.randint(0, n, (bootstrap, n), generator=generator)
-    weights = torch.zeros(bootstrap, n, dtype=torch.float64).scatter_add_(
-        1, picks, torch.ones_like(picks, dtype=torch.float64)
-    )
-    means = (weights / n) @ torch.stack(flat, 1)
-    columns = torch.stack([means[:, 0], means[:, 1], means[:, 2] / means[:, 3]], 1)
-    low, high = torch.quantile(columns, torch.tensor([0.025, 0.975], dtype=torch.float64), dim=0).tolist()
+    means = (counted(picked(n, bootstrap, generator)) / n) @ torch.stack(flat, 1)
     return SwapTest(
-        original=float(flat[0].mean()),
-        original_interval=(low[0], high[0]),
-        target=float(flat[1].mean()),
-        target_interval=(low[1], high[1]),
-        share_of_full=share,
-        share_interval=(low[2], high[2]),
+        original=estimated(flat[0].mean(), means[:, 0], n),
+        target=estimated(flat[1].mean(), means[:, 1], n),
+        share=estimated(share, means[:, 2] / means[:, 3], n),
         percentile=100.0 * float((shares < share).double().mean()),
         p_value=(1 + beaten) / (1 + len(shares)),
         random_original=float(draws.original.mean()),

@@ -14,8 +14,9 @@ from headwise.contrast.rows import DoseRow, DrawRow, FeatureRow, SwapRow
 from headwise.contrast.swap_tests import DOSES
 from headwise.contrast.swaps import Edited, swap_test
 from headwise.errors import HeadwiseError
+from headwise.intervals import estimated, picked
 from headwise.randomness import keyed
-from headwise.types import Head
+from headwise.types import Estimate, Head
 
 RESAMPLES = 500
 """Bootstrap draws of the mean of one condition."""
@@ -49,15 +50,11 @@ def feature_row(study: HeadStudy, item: BankFeature, measured: Measured, *, seed
         saturated=any(r.saturated for r in reports),
         interaction_share=interaction / (salience + interaction) if salience + interaction else 0.0,
         superposition=study.superposition,
-        original=test.original,
-        original_low=test.original_interval[0],
-        original_high=test.original_interval[1],
-        target=test.target,
-        target_low=test.target_interval[0],
-        target_high=test.target_interval[1],
-        share_of_full=test.share_of_full,
-        share_low=test.share_interval[0],
-        share_high=test.share_interval[1],
+        **_columns("original", test.original),
+        **_columns("target", test.target),
+        share_of_full=test.share.mean,
+        share_low=test.share.low,
+        share_high=test.share.high,
         percentile=test.percentile,
         p_value=test.p_value,
         random_original=test.random_original,
@@ -83,26 +80,25 @@ def swap_rows(head: Head, measured: Measured, *, seed: int) -> Iterator[SwapRow]
     for name, feature in measured.features.items():
         every += [(name, condition, edited) for condition, edited in feature.conditions.items()]
     for name, condition, edited in every:
-        picks = _resamples(edited.log_odds.shape[-1], seed, str(head), name, condition)
+        n = edited.log_odds.shape[-1]
+        picks = picked(n, RESAMPLES, keyed(seed, "condition", str(head), name, condition))
         yield SwapRow(
             head=str(head),
             name=name,
             condition=condition,
-            **_interval("original", edited.original, picks),
-            **_interval("target", edited.target, picks),
-            **_interval("log_odds", edited.log_odds, picks),
+            **_columns("original", _mean(edited.original, picks)),
+            **_columns("target", _mean(edited.target, picks)),
+            **_columns("log_odds", _mean(edited.log_odds, picks)),
             share=float(edited.log_odds.mean() / whole),
         )
 
 
-def _resamples(n: int, seed: int, *labels: str) -> Tensor:
-    return torch.randint(0, n, (RESAMPLES, n), generator=keyed(seed, "condition", *labels))
+def _mean(values: Tensor, picks: Tensor) -> Estimate:
+    return estimated(values.mean(), values[picks].mean(-1), len(values))
 
 
-def _interval(name: str, values: Tensor, picks: Tensor) -> dict[str, float]:
-    means = values[picks].mean(-1)
-    low, high = torch.quantile(means, torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
-    return {name: float(values.mean()), f"{name}_low": low, f"{name}_high": high}
+def _columns(name: str, found: Estimate) -> dict[str, float]:
+    return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def draw_rows(head: Head, measured: Measured) -> Iterator[DrawRow]:
