@@ -6,6 +6,7 @@ import io
 import sys
 
 import pytest
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -76,3 +77,32 @@ def test_the_error_line_is_one_harmless_line(
     monkeypatch.setattr("headwise.cli.main._dispatch", refuse)
     assert main([]) == 2
     assert capsys.readouterr().err == f"headwise: {SHOWN} is not known \\udce9\n"
+
+
+@pytest.mark.parametrize("width", range(12, 60))
+def test_no_line_ends_inside_a_quoted_token(width: int) -> None:
+    said = "of all heads' reads, L2H1's brings ' her' over ' old man' and \" it's\" by reading ' ⏎her' (3)"
+    tokens = ["' her'", "' old man'", '" it\'s"', "' ⏎her'"]
+    table = Table(box=None)
+    table.add_column("who")
+    table.add_row(said)
+    for renderable in (said, Text(said), Group(Text(said, style="bold")), table):
+        out = io.StringIO()
+        PlainConsole(file=out, width=width).print(renderable)
+        lines = [line.rstrip() for line in out.getvalue().splitlines()]
+        for token in tokens:
+            assert sum(token in line for line in lines) == 1, (width, lines)
+        assert max(map(len, lines)) <= width
+        assert " ".join(" ".join(lines).split()).count("L2H1's") == 1
+
+
+def test_a_quotation_longer_than_a_token_is_wrapped_like_any_text() -> None:
+    out = io.StringIO()
+    PlainConsole(file=out, width=30).print(f"He said 'I {'never ' * 20}saw it'.")
+    assert out.getvalue().splitlines()[0].rstrip() == "He said 'I never never never"
+
+
+def test_words_that_glue_stands_for_are_spaces_again() -> None:
+    out = io.StringIO()
+    PlainConsole(file=out, width=80).print("' a b' and ' c'", Text("' d'", style="bold"), soft_wrap=True)
+    assert out.getvalue() == "' a b' and ' c' ' d'\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,23 +19,46 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 
+# A token as repr writes it: an opening quote that no word precedes (so none of "head's"), a closing one that no word
+# follows. No token that a line could hold is longer.
+_QUOTED = re.compile(r"""(?<!\w)(?:'(?:[^'\\\n]|\\.){1,40}'|"(?:[^"\\\n]|\\.){1,40}")(?!\w)""")
+_GLUE = "\ufdd0"
+"""Stands for a space that no line may end at while lines are made; Unicode keeps this code out of all text."""
+
 
 class PlainConsole(Console):
     """A console to which all text is data: nothing in it is markup, an emoji's name or a terminal's command.
 
-    What rich itself says to the terminal (colours, a bar's cursor) is not text and passes.
+    What rich itself says to the terminal (colours, a bar's cursor) is not text and passes. Lines never end inside a
+    quoted token, whose spaces belong to it.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"highlight": False, "markup": False, "emoji": False, **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
-        # Before the layout, so that what is written out is counted.
-        return super().render_str(printable(text), **options)
+        # Before the layout, so that what is written out is counted, and so that columns are as wide as their tokens.
+        return super().render_str(unbreakable(printable(text)), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        if isinstance(renderable, Text):
+            glued, renderable = unbreakable(renderable.plain), renderable.copy()
+            renderable.plain = glued
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=printable(segment.text))
+            yield segment if segment.control else segment._replace(text=_plain(segment.text))
+
+
+def unbreakable(text: str) -> str:
+    """Text in which the spaces of quoted tokens end no line; a plain console shows them as spaces.
+
+    >>> unbreakable("the head's ' Mary' over ' John'").split()
+    ['the', "head's", "'\\ufdd0Mary'", 'over', "'\\ufdd0John'"]
+    """
+    return _QUOTED.sub(lambda found: found[0].replace(" ", _GLUE), text)
+
+
+def _plain(text: str) -> str:
+    return printable(text.replace(_GLUE, " "))
 
 
 def console(*, stderr: bool = False) -> Console:
