@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from headwise.errors import HeadwiseError
 from headwise.tokens import (
     NoTokenizer,
     answer_token,
+    chat_prompt,
     encode_one,
     find_positions,
     one_cell,
@@ -184,11 +185,11 @@ def test_without_a_tokenizer_a_token_is_its_number() -> None:
 
 
 def test_an_answer_is_one_token_or_one_line() -> None:
-    words = word_tokenizer()
+    words, int64 = word_tokenizer(), cast(int, np.int64(3))
     token = words("box", add_special_tokens=False).input_ids[0]
     assert single_token(words, "box") == answer_token(words, "box") == answer_token(words, token) == token
-    assert answer_token(NoTokenizer(), np.int64(3), vocabulary=4) == 3
-    refused: Sequence[tuple[Any, str]] = [
+    assert answer_token(NoTokenizer(), int64, vocabulary=4) == 3
+    refused: list[tuple[Any, str]] = [
         (4, "answer 4 is not in the vocabulary, which has tokens 0 to 3"),
         (-1, "answer -1 is not in the vocabulary"),
         (2.5, "answer 2.5 is not a token: give its text or its id"),
@@ -224,3 +225,40 @@ def test_prompts_are_read_without_torch() -> None:
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert encode_one(NoTokenizer(), np.array([1, 2])) == [1, 2]
+
+
+# --- chat ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_chat_prompt_is_read_as_the_template_means_it() -> None:
+    words = word_tokenizer()  # puts <s> before every text; its template writes <s>, too
+    said = chat_prompt(words, "Which box is in ?")
+    assert said == "<u> Which box is in ? </u><a> "
+    meant = words("<s><u> Which box is in ? </u><a> ", add_special_tokens=False).input_ids
+    assert encode_one(words, said) == meant
+    assert meant.count(words.bos_token_id) == 1
+
+
+def test_a_chat_prompt_is_token_ids_where_no_text_is_read_so() -> None:
+    words = copy.deepcopy(word_tokenizer())
+    words.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"  # writes no <s>
+    assert chat_prompt(words, "box") == words("box", add_special_tokens=False).input_ids
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        (None, "the model's tokenizer has no chat template: give the prompt as the model is to read it"),
+        ("{{ raise_exception('only\nsystem turns') }}", r"the model's chat template refuses the prompt \(only system"),
+        ("{% for", "the model's chat template refuses the prompt"),
+        ("{{ 1 // 0 }}", "the model's chat template refuses the prompt"),
+    ],
+)  # fmt: skip
+def test_a_chat_template_that_is_missing_or_fails_is_one_line(template: str | None, line: str) -> None:
+    words = copy.deepcopy(word_tokenizer())
+    words.chat_template = template
+    with pytest.raises(HeadwiseError, match=line) as error:
+        chat_prompt(words, "box")
+    assert "\n" not in str(error.value)
+    with pytest.raises(HeadwiseError, match="this model has no tokenizer: a chat prompt cannot be made"):
+        chat_prompt(NoTokenizer(), "box")

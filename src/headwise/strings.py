@@ -1,4 +1,4 @@
-"""Text from outside: what may be read as text at all, and how it is shown on a terminal.
+"""Text and numbers from outside: what may be read as such at all, and how it is shown on a terminal.
 
 A prompt, a label or a model's name may hold anything. Control characters in it must not move the reader's
 cursor, and half of a surrogate pair, which no UTF-8 file can hold, is refused where it comes in.
@@ -6,6 +6,7 @@ cursor, and half of a surrogate pair, which no UTF-8 file can hold, is refused w
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,6 +80,26 @@ def whole_number(text: str) -> int | None:
     (12, None, None, None, None)
     """
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+
+
+def whole(value: Any) -> int | None:
+    """A whole number of any integer type (Python's, NumPy's, a tensor's one element); None for all else.
+
+    >>> import numpy as np
+    >>> whole(7), whole(np.int64(7)), whole(2.7), whole(True), whole(np.bool_(True)), whole("7")
+    (7, 7, None, None, None, None)
+    """
+    if is_boolean(value):
+        return None
+    try:
+        return operator.index(value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def is_boolean(value: Any) -> bool:
+    """Whether this is a truth value, or a tensor or array of them (of any library; none is imported to see)."""
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 
 def natural(text: str) -> tuple[int, int, str]:

@@ -6,14 +6,13 @@ reads them by the rules of this module, and shows them by its :func:`shown`.
 
 from __future__ import annotations
 
-import operator
 import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from headwise.errors import HeadwiseError
-from headwise.strings import in_short, joined, shortened, well_formed
+from headwise.strings import in_short, is_boolean, joined, shortened, well_formed, whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,21 +115,6 @@ def encode_one(
     return _encoded(tokenizer, prompt, "the prompt", context, vocabulary)
 
 
-def whole(value: Any) -> int | None:
-    """A whole number of any integer type (Python's, NumPy's, a tensor's one element); None for all else.
-
-    >>> import numpy as np
-    >>> whole(7), whole(np.int64(7)), whole(2.7), whole(True), whole(np.bool_(True)), whole("7")
-    (7, 7, None, None, None, None)
-    """
-    if isinstance(value, bool) or _is_boolean(value):
-        return None
-    try:
-        return operator.index(value)
-    except (TypeError, ValueError, RuntimeError):
-        return None
-
-
 def _encoded(
     tokenizer: Any, prompt: Any, which: str, context: int | None, vocabulary: int | None
 ) -> list[int]:
@@ -168,7 +152,7 @@ def _from_ids(prompt: Any, which: str) -> list[int]:
             raise HeadwiseError(
                 f"{which} has shape {list(prompt.shape)}: token ids are a list or an array of one dimension"
             )
-        prompt = list(prompt) if _is_boolean(prompt) else prompt.tolist()
+        prompt = list(prompt) if is_boolean(prompt) else prompt.tolist()
     elif isinstance(prompt, bytes) or not isinstance(prompt, Sequence):
         raise HeadwiseError(f"{in_short(prompt)} is not a prompt: give text or a list of token ids")
     ids = []
@@ -187,12 +171,42 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "ndim") and hasattr(value, "tolist")
 
 
-def _is_boolean(value: Any) -> bool:
-    return str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
-
-
 def _is_many(item: Any) -> bool:
     return item.ndim > 0 if _is_array(item) else isinstance(item, Sequence)
+
+
+# --- chat ----------------------------------------------------------------------------------------------------------
+
+
+def chat_prompt(tokenizer: Any, text: str) -> Prompt:
+    """What a chat model reads when a user says ``text``: its chat template, up to where the model's own turn begins.
+
+    Text that the tokenizer reads as the template means it; token ids where there is no such text, because the
+    tokenizer would add special tokens that the template writes itself.
+    """
+    whole_text = chat_text(tokenizer, text)
+    ids = [int(token) for token in tokenizer(whole_text, add_special_tokens=False).input_ids]
+    for candidate in (whole_text, whole_text.removeprefix(getattr(tokenizer, "bos_token", None) or "")):
+        if list(tokenizer(candidate).input_ids) == ids:
+            return candidate
+    return ids
+
+
+def chat_text(tokenizer: Any, text: str) -> str:
+    """A user's text in the tokenizer's chat template, with all special tokens written out."""
+    require_tokenizer(tokenizer, "a chat prompt cannot be made")
+    if not getattr(tokenizer, "chat_template", None):
+        raise HeadwiseError(
+            "the model's tokenizer has no chat template: give the prompt as the model is to read it"
+        )
+    turn = [{"role": "user", "content": well_formed(text, "the prompt")}]
+    try:
+        return str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+    except Exception as error:  # a template is the model's own program and may fail in any way
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise HeadwiseError(
+            f"the model's chat template refuses the prompt ({shortened(reason, 200)})"
+        ) from None
 
 
 # --- places in a prompt --------------------------------------------------------------------------------------------
@@ -358,26 +372,19 @@ def _parts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     else:
         return []
     text, done = texts[-1], 0
-    held: list[range] = []
-    """The characters of ``text`` that each token has a piece of."""
+    held: list[range] = []  # the characters of the text that each token has a piece of
     for so_far in texts:
-        ended = _common(so_far, text)
-        held.append(range(done, ended + (len(so_far) > ended)))
-        done = ended
+        ended = so_far.partition(_BROKEN)[0]
+        goes_on = ended != so_far
+        if not text.startswith(ended) or (goes_on and ended == text):
+            return []  # a tokenizer that writes the same tokens otherwise when more follow
+        held.append(range(done, len(ended) + goes_on))
+        done = len(ended)
     total = Counter(character for one in held for character in one)
     seen: Counter[int] = Counter()
     parts = []
     for one in held:
         seen.update(one)
-        parts.append("".join(text[c] + (_number(seen[c]) if total[c] > 1 else "") for c in one))
+        numbers = {c: str(seen[c]).translate(_SUBSCRIPTS) if total[c] > 1 else "" for c in one}
+        parts.append("".join(text[c] + numbers[c] for c in one))
     return parts
-
-
-def _common(one: str, other: str) -> int:
-    """How many first characters two texts share."""
-    pairs = zip(one, other, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
-
-
-def _number(part: int) -> str:
-    return str(part).translate(_SUBSCRIPTS)

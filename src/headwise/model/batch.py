@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.strings import in_short
-from headwise.tokens import whole
+from headwise.strings import in_short, whole
 
 Positions = None | int | Sequence[int] | Sequence[Sequence[int]]
 Padding = Literal["right", "left"]

@@ -14,7 +14,7 @@ from pydantic import Field
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
 from headwise.tasks.lines import Labels, Prompt, Text, read_objects
-from headwise.tokens import single_token
+from headwise.tokens import shown, single_token
 from headwise.validation import Shape, quoted
 
 PROMPTS = 300
@@ -103,8 +103,9 @@ def answer_prompt(
     if answer_id == wrong_id:
         return None
     texts = [
-        text if ids is not None and len(ids) == 1 else tokenizer.decode([token])
-        for text, ids, token in zip((answer, wrong), found, (answer_id, wrong_id), strict=True)
+        text if len(ids) == 1 else shown(tokenizer, ids)[0]
+        for text, ids in zip((answer, wrong), found, strict=True)
+        if ids is not None
     ]
     return AnswerPrompt(prompt, texts[0], texts[1], dict(labels), answer_id, wrong_id)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from headwise.errors import HeadwiseError
-from headwise.tokens import require_tokenizer
+from headwise.tokens import chat_text, require_tokenizer
 
 Format = Literal["plain", "few-shot", "chat"]
 
@@ -44,7 +44,7 @@ def check_format(name: str, tokenizer: Any) -> Format:
     if name not in get_args(Format):
         raise HeadwiseError(f"format {name!r} is not known: write {', '.join(get_args(Format))}")
     if name == "chat" and not getattr(tokenizer, "chat_template", None):
-        raise HeadwiseError("this model's tokenizer has no chat template: use --format plain or few-shot")
+        raise HeadwiseError("this model's tokenizer has no chat template: use the format plain or few-shot")
     return name  # type: ignore[return-value]
 
 
@@ -61,8 +61,7 @@ def locate(
         raise HeadwiseError("labelled prompts need a tokenizer with character offsets: this model has none")
     text, shift, special = marked.text + (reply if format != "chat" else ""), 0, True
     if format == "chat":
-        turn = [{"role": "user", "content": marked.text}]
-        whole = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+        whole = chat_text(tokenizer, marked.text)
         shift = whole.find(marked.text)
         if shift < 0:
             raise HeadwiseError("the chat template rewrites the prompt, so positions in it cannot be found")
