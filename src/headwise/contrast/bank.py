@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from pydantic import Field
 
+from headwise import jsons
 from headwise.errors import HeadwiseError
 from headwise.files import write_bytes
+from headwise.strings import printable, shortened
 from headwise.types import Head, Subspace
+from headwise.validation import Index, Name, Row, Sha256, Shape, check, quoted
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
 FILE = "features.safetensors"
 SCHEMA = 1
+AGAIN = "make it with `headwise features`"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,10 +95,17 @@ class FeatureBank:
         """This bank, if it was made with this very model; a subspace means nothing in another one."""
         if model.weight_hash != self.weight_hash:
             raise HeadwiseError(
-                f"these features belong to {self.model!r} (weights {self.weight_hash[:8]}), not to "
+                f"these features belong to {quoted(self.model)} (weights {self.weight_hash[:8]}), not to "
                 f"{model.name!r} ({model.weight_hash[:8]}): "
-                f"fit them again with `headwise features {self.task} --model …`"
+                f"fit them again with `headwise features {shortened(printable(self.task))} --model …`"
             )
+        for one in self.features:
+            model.head(one.head)
+            if one.key.d_head != model.d_head:
+                raise HeadwiseError(
+                    f"the feature {quoted(one.name)} has {one.key.d_head} dimensions, but a head of {model.name!r} "
+                    f"has {model.d_head}: {AGAIN}"
+                )
         return self
 
     def save(self, path: str | Path) -> Path:
@@ -125,37 +137,26 @@ class FeatureBank:
     @classmethod
     def load(cls, path: str | Path) -> FeatureBank:
         """Read a bank from its file or the folder of the run that made it."""
-        from safetensors import SafetensorError, safe_open
-
         path = _file(path)
         if not path.is_file():
             raise HeadwiseError(f"there are no features at {str(path)!r}: make them with `headwise features`")
-        try:
-            with safe_open(path, "pt") as opened:
-                record = json.loads((opened.metadata() or {})["headwise"])
-                tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-            if record["schema"] != SCHEMA:
-                raise HeadwiseError(
-                    f"{str(path)!r} is a feature bank of schema {record['schema']}, not {SCHEMA}"
-                )
-            features = tuple(
-                BankFeature(
-                    name=f["name"],
-                    head=Head.parse(f["head"]),
-                    query=Subspace(tensors[f"{number}.query"]),
-                    key=Subspace(tensors[f"{number}.key"]),
-                    sigma=tensors[f"{number}.sigma"],
-                    rank_energy=f["rank_energy"],
-                    rank_null=f["rank_null"],
-                    parts=tuple(f["parts"]),
-                )
-                for number, f in enumerate(record["features"])
-            )
-        except (SafetensorError, KeyError, ValueError, TypeError):
+        where = f"the feature bank {str(path)!r}"
+        record, tensors = _opened(path)
+        if isinstance(record, dict) and (schema := record.get("schema")) != SCHEMA:
+            raise HeadwiseError(f"{str(path)!r} is a feature bank of schema {quoted(schema)}, not {SCHEMA}")
+        about = check(_BankShape, record, where, AGAIN)
+        expected = {f"{n}.{part}" for n in range(len(about.features)) for part in ("query", "key", "sigma")}
+        if set(tensors) != expected:
+            one = min(set(tensors) ^ expected)
             raise HeadwiseError(
-                f"{str(path)!r} is not a feature bank: make one with `headwise features`"
-            ) from None
-        return cls(record["model"], record["weight_hash"], record["task"], features)
+                f"{where}: the tensor {quoted(one)} is {'missing' if one in expected else 'unknown'}: {AGAIN}"
+            )
+        try:
+            features = tuple(_feature(f, number, tensors) for number, f in enumerate(about.features))
+            _require_one_space(features)
+        except HeadwiseError as error:
+            raise HeadwiseError(f"{where}: {error}: {AGAIN}") from None
+        return cls(about.model, about.weight_hash, about.task, features)
 
     def __repr__(self) -> str:
         heads: Sequence[str] = [
@@ -167,3 +168,65 @@ class FeatureBank:
 def _file(path: str | Path) -> Path:
     path = Path(path)
     return path / FILE if path.is_dir() or path.suffix != ".safetensors" else path
+
+
+class _FeatureShape(Shape):
+    name: Name
+    head: str
+    rank: Index
+    rank_energy: Index
+    rank_null: Index
+    parts: Row[Name]
+
+
+class _BankShape(Shape):
+    schema_: Literal[1] = Field(alias="schema")
+    model: str
+    weight_hash: Sha256
+    task: str
+    features: Row[_FeatureShape]
+
+
+def _opened(path: Path) -> tuple[Any, dict[str, torch.Tensor]]:
+    """The record and the tensors of a file, which may be any file at all."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as opened:
+            record = jsons.parse((opened.metadata() or {})["headwise"])
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise HeadwiseError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, RuntimeError):
+        # No bank, or one that a disk damaged: safetensors and torch have many words for it.
+        raise HeadwiseError(f"{str(path)!r} is not a feature bank: {AGAIN}") from None
+    return record, tensors
+
+
+def _feature(shape: _FeatureShape, number: int, tensors: Mapping[str, torch.Tensor]) -> BankFeature:
+    query, key, sigma = (tensors[f"{number}.{part}"] for part in ("query", "key", "sigma"))
+    for part, value, axes in (("query", query, 2), ("key", key, 2), ("sigma", sigma, 1)):
+        if value.dtype != torch.float64 or value.ndim != axes or not bool(value.isfinite().all()):
+            raise HeadwiseError(f"features[{number}].{part} is not a finite tensor of {axes} axes in float64")
+    made = BankFeature(
+        name=shape.name, head=Head.parse(shape.head), query=Subspace(query), key=Subspace(key), sigma=sigma,
+        rank_energy=shape.rank_energy, rank_null=shape.rank_null, parts=shape.parts,
+    )  # fmt: skip
+    if made.rank != shape.rank:
+        raise HeadwiseError(f"features[{number}].key has rank {made.rank}, but the record says {shape.rank}")
+    if bool((sigma < 0).any()):
+        raise HeadwiseError(f"features[{number}].sigma holds a negative singular value")
+    return made
+
+
+def _require_one_space(features: Sequence[BankFeature]) -> None:
+    """All features are of heads of one model, and each has a name of its own in its head."""
+    seen: set[tuple[Head, str]] = set()
+    for one in features:
+        if {one.query.d_head, one.key.d_head} != {features[0].key.d_head}:
+            raise HeadwiseError(
+                f"{one.head} {quoted(one.name)} has another number of dimensions than the first"
+            )
+        if (one.head, one.name) in seen:
+            raise HeadwiseError(f"{one.head} {quoted(one.name)} is listed twice")
+        seen.add((one.head, one.name))
