@@ -20,6 +20,8 @@ from headwise.errors import HeadwiseError
 from headwise.strings import shortened
 
 Side = Literal["query", "key"]
+Sides = Literal["query", "key", "both"]
+"""Which sides of a cell an edit touched."""
 
 # No model has a layer of ten digits, and Python refuses to read numbers of thousands.
 _HEAD_FORMS = (

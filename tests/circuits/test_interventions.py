@@ -11,7 +11,7 @@ from headwise.circuits.faithfulness import _random_like, faithfulness
 from headwise.circuits.interventions import choose_edges, intervene
 from headwise.errors import HeadwiseError
 from headwise.model.stream_edits import AddToStream, run_edited
-from headwise.types import Head
+from headwise.types import Cell, Head
 
 
 def test_removing_all_signals_of_a_side_is_the_traced_counterfactual(variant: str) -> None:
@@ -52,7 +52,7 @@ def test_edits_of_the_stream_are_seen_by_everything_above(variant: str) -> None:
     # replacing the whole stream before layer 2 by another prompt's makes the rest of the pass that prompt's
     delta = (other.before(2) - stream.before(2))[0]
     add = AddToStream(layer=2, prompt=0, positions=range(7), value=delta)
-    cell = (Head(3, 1), 6, 2)
+    cell = Cell(Head(3, 1), 6, 2)
     run = run_edited(model, prompt, 2, adds=[add], cells=[cell])
     expected = model.capture([target, prompt], heads=["L3H1"], want=("pattern",), logits="last")
     assert expected.logits is not None and expected.pattern is not None

@@ -12,7 +12,6 @@ from tiny_circuits import two_answers
 from headwise.families.causality import (
     Question,
     Signals,
-    component_of,
     exclusive,
     grouped,
     measure_causality,
@@ -21,11 +20,11 @@ from headwise.families.causality import (
 from headwise.families.incidence import Feature, Incidence
 from headwise.model.stream import split
 from headwise.tracing.signals import component_writes
-from headwise.tracing.upstream import Upstream
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Component, Head
 
 
-def _everything(up: Upstream, head: Head, side: str, width: int) -> list[Feature]:
+def _everything(up: PromptWrites, head: Head, side: str, width: int) -> list[Feature]:
     """Every channel of every component below a head, tokens summed."""
     found = [f"L{layer}H{h}" for layer in range(head.layer) for h in range(up.n_heads)]
     found += [f"MLP{layer}" for layer in range(head.layer)] + ["embedding"]
@@ -38,7 +37,7 @@ def _everything(up: Upstream, head: Head, side: str, width: int) -> list[Feature
 
 def test_a_whole_head_is_the_sum_over_the_tokens_it_read(variant: str) -> None:
     model = tiny(variant, torch.float64)
-    up = Upstream(split(model, prompts_of(9)[0]), 0)
+    up = PromptWrites(split(model, prompts_of(9)[0]), 0)
     whole = component_writes(up, Component("head", 2, 3))
     parts = sum(component_writes(up, Component("head", 2, 3, source)) for source in range(9))
     assert torch.allclose(whole, torch.as_tensor(parts), atol=1e-10)
@@ -47,7 +46,7 @@ def test_a_whole_head_is_the_sum_over_the_tokens_it_read(variant: str) -> None:
 def test_without_anything_written_into_it_a_head_attends_evenly(variant: str) -> None:
     model = tiny(variant, torch.float64)
     prompt, head = prompts_of(9)[0], Head(2, 1)
-    up = Upstream(split(model, prompt), 0)
+    up = PromptWrites(split(model, prompt), 0)
     for side in ("query", "key"):
         members = grouped(_everything(up, head, side, model.d_head))
         got = model.edit([prompt], removal_edits(Signals(up).vectors(members)), heads=[head], logits="none")
@@ -60,7 +59,7 @@ def test_the_edited_pattern_is_the_predicted_one(variant: str) -> None:
     """Only some channels of some components leave, on both sides at once."""
     model = tiny(variant, torch.float64)
     prompt, head = prompts_of(9)[0], Head(3, 2)
-    up = Upstream(split(model, prompt), 0)
+    up = PromptWrites(split(model, prompt), 0)
     features = [Feature("L1H2", str(head), "query", 1), Feature("L0H3", str(head), "query", 1),
                 Feature("MLP2", str(head), "query", 4), Feature("L2H0", str(head), "key", 0)]  # fmt: skip
     vectors = Signals(up).vectors(grouped(features))
@@ -110,7 +109,7 @@ def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
     assert first.own is not None and first.other is not None and first.gap is not None
     changes = []
     for question in questions[:3]:
-        up = Upstream(split(model, list(question.token_ids)), 0)
+        up = PromptWrites(split(model, list(question.token_ids)), 0)
         edits = removal_edits(Signals(up).vectors(grouped(mine)))
         edited = model.edit([list(question.token_ids)], edits).logits
         clean = model.capture([list(question.token_ids)], heads=[], want=(), logits="last").logits
@@ -138,4 +137,3 @@ def test_families_without_exclusive_features_have_no_effect_to_report() -> None:
         model, [Question(p, 3, 4) for p in prompts], _incidence([both, both]), np.array([0, 1]), [(0, 1)]
     )
     assert [(t.features, t.own) for t in tests] == [(0, None), (0, None)]
-    assert component_of("MLP12") == Component("mlp", 12)

@@ -192,7 +192,7 @@ def test_a_signal_in_the_stream_is_read_as_the_signal_that_was_removed(name: str
             basis = channels.query_directions if side == "query" else channels.key_directions
             index = one.head.index if side == "query" else one.head.index // model.anatomy.group
             vector = side_maps(model, one.head.layer, side, torch.float64).matrix[index] @ (basis @ written)
-            position = one.firing.query if side == "query" else one.firing.key
+            position = one.cell.at(side)
             if rotary is not None:
                 here = rotary.at(torch.tensor([[position]]))
                 vector = here.turn(vector[None, None, None])[0, 0, 0]

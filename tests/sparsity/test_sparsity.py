@@ -17,12 +17,12 @@ from headwise.bases.relative import channels_needed, sparsity
 from headwise.cli.main import main
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
-from headwise.sparsity.cells import Cell, split_cells
+from headwise.sparsity.cells import PromptCell, split_cells
 from headwise.sparsity.study import SparsityStudy, choose, measure_sparsity, reconstruction
 from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
 from headwise.toy.language import sentences
 from headwise.toy.small_lm import DATA
-from headwise.types import Head
+from headwise.types import Cell, Head
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +56,19 @@ def test_batched_cells_equal_the_one_cell_way(name: str) -> None:
     model = tiny(name)
     prompts = prompts_of(9, 7, 9)
     cells = [
-        Cell(0, Head(1, 2), 8, 7),
-        Cell(1, Head(1, 2), 6, 5),
-        Cell(2, Head(3, 0), 5, 5),
-        Cell(2, Head(1, 2), 2, 1),
-        Cell(1, Head(3, 0), 3, 2),
+        PromptCell(0, Cell(Head(1, 2), 8, 7)),
+        PromptCell(1, Cell(Head(1, 2), 6, 5)),
+        PromptCell(2, Cell(Head(3, 0), 5, 5)),
+        PromptCell(2, Cell(Head(1, 2), 2, 1)),
+        PromptCell(1, Cell(Head(3, 0), 3, 2)),
     ]
     found = split_cells(model, prompts, cells, rotations=3)
     assert sorted(found) == [Head(1, 2), Head(3, 0)]
     for head, split in found.items():
-        mine = sorted((c for c in cells if c.head == head), key=lambda c: c.prompt)
+        mine = sorted((c for c in cells if c.cell.head == head), key=lambda c: c.prompt)
         assert split.prompts.tolist() == [c.prompt for c in mine]
-        for i, cell in enumerate(mine):
-            slow = split_cell(model, prompts[cell.prompt], head, cell.query, cell.key)
+        for i, (prompt, cell) in enumerate(mine):
+            slow = split_cell(model, prompts[prompt], head, cell.query, cell.key)
             torch.testing.assert_close(split.relative[i], slow.relative, atol=1e-5, rtol=1e-4)
             assert float(split.attention[i]) == pytest.approx(slow.attention, abs=1e-6)
             assert float(split.sparsity[i]) == pytest.approx(float(sparsity(split.relative[i])), abs=1e-12)
@@ -77,7 +77,7 @@ def test_batched_cells_equal_the_one_cell_way(name: str) -> None:
 
 def test_rotations_keep_every_sum_and_differ_from_one_another() -> None:
     model = tiny("llama", torch.float64)
-    cells = [Cell(0, Head(2, 1), d, s) for d in (5, 8) for s in (0, 3)]
+    cells = [PromptCell(0, Cell(Head(2, 1), d, s)) for d in (5, 8) for s in (0, 3)]
     split = split_cells(model, prompts_of(9), cells, rotations=4)[Head(2, 1)]
     assert split.error < 1e-9 and split.rotation_error < 1e-9
     for draw in split.control:

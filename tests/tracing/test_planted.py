@@ -58,11 +58,12 @@ def test_the_planted_induction_circuit_is_recovered() -> None:
     assert found.attention > 0.8
     keys, queries = found.sides["key"], found.sides["query"]
     # one signal a side, in one and the same channel
-    assert keys.components == (Component("head", 0, 0, source=1),)
-    assert queries.components == (Component("embedding"),)
-    assert keys.channels == queries.channels
+    (key_signal,), (query_signal,) = keys.signals, queries.signals
+    assert key_signal.writer == Component("head", 0, 0, source=1)
+    assert query_signal.writer == Component("embedding")
+    assert key_signal.channels == query_signal.channels
     channels = headwise.Channels.of(model, "L1H0")
-    direction = channels.key_directions[:, keys.channels[0]]
+    direction = channels.key_directions[:, key_signal.channels[0]]
     assert abs(float(torch.cosine_similarity(direction, previous[repeated], dim=0))) > 0.99
     for c in found.counterfactuals:
         assert c.edited is not None and abs(c.edited - c.predicted) < 1e-9

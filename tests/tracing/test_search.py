@@ -7,39 +7,40 @@ import torch
 from reference_tracer import LiteralTracer
 from tiny import prompts_of, tiny
 
+from headwise.circuits.counterfactual import removal
 from headwise.model.model import Model
 from headwise.tracing import search as search_module
 from headwise.tracing.greedy import Rows, drops, first_below, put_back
 from headwise.tracing.integrate import attention, path_gradient
-from headwise.tracing.search import Firing, LayerSearch, Rules, SideSignals
+from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.signals import component_shares
-from headwise.tracing.upstream import Upstream
-from headwise.types import Component
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Component, Head, Removed, Side, Signal
 
 LAYERS = (1, 3)
 
 
-def _firings(up: Upstream, layer: int, rules: Rules, per_layer: int = 10) -> list[Firing]:
+def _firings(up: PromptWrites, layer: int, rules: Rules, per_layer: int = 10) -> list[Cell]:
     """Strong cells of a layer, those above the threshold."""
     cells = [
-        Firing(layer, h, d, s)
+        Cell(Head(layer, h), d, s)
         for d in range(2, up.tokens)
         for h in range(up.n_heads)
         for s in range(d + 1)
         if bool(up.visible(layer)[d, s])
     ]
     strong = []
-    for cell, a in zip(cells, up.cells(layer, cells), strict=True):
+    for cell, a in zip(cells, up.attention_at(cells), strict=True):
         keys = int(up.visible(layer)[cell.query].sum()) if rules.visible_keys else cell.query + 1
         if a >= rules.threshold(keys):
             strong.append(cell)
     return strong[:: max(1, len(strong) // per_layer)]
 
 
-def _searched(model: Model, rules: Rules, layer: int) -> tuple[Upstream, list[dict[str, SideSignals]]]:
-    up = Upstream(model.split(prompts_of(9, 6)), 0)
+def _searched(model: Model, rules: Rules, layer: int) -> tuple[PromptWrites, list[dict[Side, SideSignals]]]:
+    up = PromptWrites(model.split(prompts_of(9, 6)), 0)
     firings = _firings(up, layer, rules)
-    return up, LayerSearch(model, layer, rules, up.dtype).run(up, firings)  # pyright: ignore[reportReturnType]
+    return up, LayerSearch(model, layer, rules, up.dtype).run(up, firings)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -50,11 +51,10 @@ def test_published_mode_is_the_literal_reference(variant: str, layer: int) -> No
     compared = 0
     for sides in found:
         for side, signals in sides.items():
-            expected = reference.signals(signals.firing, side, signals.tau)
-            assert [(c, k) for c, k, _ in expected] == list(
-                zip(signals.components, signals.channels, strict=True)
-            )
-            assert [drop for *_, drop in expected] == pytest.approx(signals.drops, abs=1e-9)
+            head, d, s = signals.cell
+            expected = reference.signals((head.layer, head.index, d, s), side, signals.tau)
+            assert signals.signals == [Signal(head, side, c, (k,)) for c, k, _ in expected]
+            assert [drop for *_, drop in expected] == pytest.approx(_drops(signals), abs=1e-9)
             compared += bool(expected)
     assert compared
 
@@ -67,15 +67,16 @@ def test_attributions_are_complete_and_removal_stops_below_the_threshold(model: 
         for sides in found:
             for signals in sides.values():
                 assert abs(signals.completeness) < bound
-                assert signals.attention == pytest.approx(up.cells(layer, [signals.firing])[0], abs=bound)
+                assert signals.attention == pytest.approx(up.attention_at([signals.cell])[0], abs=bound)
                 if not signals.resolved:
                     continue
                 left = signals.attention
-                for drop in signals.drops[:-1]:
+                *earlier, last = _drops(signals)
+                for drop in earlier:
                     left -= drop
                     assert left >= signals.tau - bound
-                assert left - signals.drops[-1] < signals.tau
-                assert signals.after == pytest.approx(signals.attention - sum(signals.drops), abs=bound)
+                assert left - last < signals.tau
+                assert signals.after == pytest.approx(signals.attention - sum(_drops(signals)), abs=bound)
 
 
 def test_the_backward_pass_leaves_a_minimal_set(variant: str) -> None:
@@ -87,8 +88,8 @@ def test_the_backward_pass_leaves_a_minimal_set(variant: str) -> None:
             for side in ("query", "key"):
                 if not a[side].resolved:
                     continue
-                members = set(zip(a[side].components, a[side].channels, strict=True))
-                assert members <= set(zip(b[side].components, b[side].channels, strict=True))
+                members = set(a[side].signals)
+                assert members <= set(b[side].signals)
                 assert a[side].after < a[side].tau
                 for one in members:
                     assert _attention_without(up, a[side], members - {one}) >= a[side].tau - 1e-12
@@ -114,22 +115,40 @@ def test_what_later_removals_make_needless_is_put_back() -> None:
     assert float(taken.sum()) == pytest.approx(float(before - after), abs=1e-6)
 
 
-def _attention_without(up: Upstream, signals: SideSignals, members: set[tuple[Component, int]]) -> float:
-    from headwise.circuits.counterfactual import removal
+def _attention_without(up: PromptWrites, found: SideSignals, members: set[Signal]) -> float:
+    return removal(up, found.cell, sorted(members)).predicted(up)
 
-    return removal(up, signals.firing, {signals.side: sorted(members)}).predicted(up)
+
+def _drops(found: SideSignals) -> list[float]:
+    return [one.drop for one in found.removed]
+
+
+def test_a_writer_that_lost_several_channels_is_one_signal() -> None:
+    cell, mlp, head = Cell(Head(3, 1), 5, 2), Component("mlp", 1), Component("head", 0, 2, source=1)
+    removed = tuple(
+        Removed(Signal(cell.head, "key", writer, (channel,)), attribution, drop, (strength,))
+        for writer, channel, attribution, drop, strength in (
+            (mlp, 4, 0.5, 0.25, 1.0), (head, 4, 0.25, 0.125, 2.0), (mlp, 1, 0.125, 0.0625, 3.0),
+        )
+    )  # fmt: skip
+    found = SideSignals(
+        cell=cell, side="key", tau=0.5, attention=0.9, after=0.4625, removed=removed, completeness=0.0
+    )
+    assert found.by_writer() == [
+        Removed(Signal(cell.head, "key", mlp, (4, 1)), 0.625, 0.3125, (1.0, 3.0)),
+        Removed(Signal(cell.head, "key", head, (4,)), 0.25, 0.125, (2.0,)),
+    ]
 
 
 def test_parts_sum_to_the_query_and_key(model: Model) -> None:
     """The vectors of single components, which interventions use, sum to what the head reads."""
     bound = 1e-9 if model.dtype == torch.float64 else 2e-5
-    up = Upstream(model.split(prompts_of(9)), 0)
-    firing = Firing(3, 2, 7, 4)
+    up = PromptWrites(model.split(prompts_of(9)), 0)
     n = up.n_carried(3) + up.n_static(3)
     for side in ("query", "key"):
         offset = up.reading(3, side)[0].offset is not None
         parts = [up.component(3, i) for i in range(n + offset)]
-        total = torch.stack([component_shares(up, firing, side, part) for part in parts]).sum(0)
+        total = torch.stack([component_shares(up, Head(3, 2), side, part) for part in parts]).sum(0)
         whole = (up.q[3, 2] if side == "query" else up.k[3, 2 // up.group]).double()
         assert (total - whole).abs().max() / whole.abs().max() < bound
 
@@ -163,13 +182,13 @@ def test_a_soft_cap_enters_the_gradient() -> None:
 def test_long_prompts_small_chunks_and_small_blocks_change_nothing(
     variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headwise.tracing import upstream as upstream_module
+    from headwise.tracing import writes as writes_module
 
     model = tiny(variant, torch.float64)
     kept, usual = _searched(model, Rules(), 3)
-    monkeypatch.setattr(upstream_module, "KEPT_BYTES", 0)
-    monkeypatch.setattr(upstream_module, "LONG", 1)
-    monkeypatch.setattr(upstream_module, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(writes_module, "KEPT_BYTES", 0)
+    monkeypatch.setattr(writes_module, "LONG", 1)
+    monkeypatch.setattr(writes_module, "BLOCK_BYTES", 1)
     monkeypatch.setattr(search_module, "CHUNK_BYTES", 1)
     rebuilt, other = _searched(model, Rules(), 3)
     assert len(list(kept.blocks(3))) == 1
@@ -178,21 +197,21 @@ def test_long_prompts_small_chunks_and_small_blocks_change_nothing(
     assert torch.allclose(kept.row_weights(3, rows), rebuilt.row_weights(3, rows), atol=1e-12)
     for a, b in zip(usual, other, strict=True):
         for side in ("query", "key"):
-            assert (a[side].components, a[side].channels) == (b[side].components, b[side].channels)
-            assert a[side].drops == pytest.approx(b[side].drops, abs=1e-12)
+            assert a[side].signals == b[side].signals
+            assert _drops(a[side]) == pytest.approx(_drops(b[side]), abs=1e-12)
 
 
 def test_heads_shared_by_many_prompts_are_read_alike(variant: str) -> None:
     """Joined with the outputs below, a head reads values; alone it reads what was written. The same shares."""
     model = tiny(variant, torch.float64)
-    up = Upstream(model.split(prompts_of(9, 6)), 0)
+    up = PromptWrites(model.split(prompts_of(9, 6)), 0)
     firings = _firings(up, 3, Rules())
     alone, shared = (LayerSearch(model, 3, Rules(), up.dtype) for _ in range(2))
     shared.expect([(up, firings)] * 50)
     for a, b in zip(alone.run(up, firings), shared.run(up, firings), strict=True):
         for side in ("query", "key"):
-            assert a[side].components == b[side].components
-            assert a[side].channels == b[side].channels
-            assert a[side].strengths == pytest.approx(b[side].strengths, abs=1e-9)
+            assert a[side].signals == b[side].signals
+            for one, other in zip(a[side].removed, b[side].removed, strict=True):
+                assert one.strengths == pytest.approx(other.strengths, abs=1e-9)
     assert not alone._joined  # pyright: ignore[reportPrivateUsage]
     assert shared._joined  # pyright: ignore[reportPrivateUsage]

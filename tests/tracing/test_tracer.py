@@ -15,7 +15,7 @@ from headwise.bases import cell as channels_module
 from headwise.circuits.circuit import Circuit, Node
 from headwise.errors import HeadwiseError
 from headwise.tracing.seeds import Readout, probability_seeds
-from headwise.tracing.upstream import Upstream
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Component
 
 
@@ -136,7 +136,7 @@ def test_one_firing_with_its_counterfactuals(variant: str) -> None:
         if c.side != "both":
             assert c.predicted < tau
     one = headwise.trace_firing(model, prompt, "L3H1", query, key, tau=tau, side="key", draws=1)
-    assert one.sides["key"].channels == found.sides["key"].channels
+    assert one.sides["key"].signals == found.sides["key"].signals
     assert "query" not in one.sides
 
 
@@ -157,7 +157,7 @@ def test_probability_seeds_destroy_most_of_the_gain_and_no_more_than_needed(vari
         left = left if readout.cap is None else readout.cap * torch.tanh(left / readout.cap)
         return float(torch.log_softmax(left, -1)[answers] @ target)
 
-    seeds, gain = probability_seeds(Upstream(stream, 0), answers)
+    seeds, gain = probability_seeds(PromptWrites(stream, 0), answers)
     chosen = [seed.component for seed in seeds]
     assert likelihood([]) == pytest.approx(
         float(torch.log_softmax(logits[0, 0], -1)[answers] @ target), abs=1e-9

@@ -17,7 +17,7 @@ from headwise.errors import HeadwiseError
 from headwise.model.reading import side_maps
 from headwise.randomness import seeded
 from headwise.tokens import Prompt
-from headwise.types import Head, HeadLike
+from headwise.types import Cell, Head, HeadLike
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -104,9 +104,7 @@ class Channels:
 class ChannelSplit:
     """One cell of a head's pattern over channels: its logit and its relative attention."""
 
-    head: Head
-    query: int
-    key: int
+    cell: Cell
     logit: Tensor
     """[channels]: sums to the pre-cap logit A'_ds."""
     relative: Tensor
@@ -167,7 +165,7 @@ def split_cell(model: Model, prompt: Prompt, head: HeadLike, query: int, key: in
     relative = channels.split(q, k[s] - rest) * scale
     control = turned.split(q, k[s] - rest) * scale
     error = abs(float(logit.sum()) - scale * float(q @ k[s]))
-    return ChannelSplit(wanted, d, s, logit, relative, control, float(got.pattern[0, 0, 0, s]), error)
+    return ChannelSplit(Cell(wanted, d, s), logit, relative, control, float(got.pattern[0, 0, 0, s]), error)
 
 
 # --- all heads of a layer, found once per model ------------------------------------------------------------------

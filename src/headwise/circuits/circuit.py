@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.errors import HeadwiseError
-from headwise.types import Component, Head, Side
+from headwise.types import Cell, Component, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:
     import networkx
@@ -38,9 +38,19 @@ class Node:
         >>> Node("head", 9, 6, 14, 3).id, Node("mlp", 2, None, 4, 4).id, Node("embedding", -1, None, 0, 0).id
         ('L9H6@14<-3', 'MLP2@4', 'embedding@0')
         """
-        if self.kind == "head":
-            return f"L{self.layer}H{self.head}@{self.query}<-{self.key}"
-        return f"{_NAMES[self.kind].format(self.layer)}@{self.query}"
+        return str(self.cell) if self.kind == "head" else f"{self.name}@{self.query}"
+
+    @classmethod
+    def of(cls, cell: Cell, attention: float | None = None) -> Node:
+        """A head's node."""
+        return cls("head", cell.head.layer, cell.head.index, cell.query, cell.key, attention)
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the pattern that a head's node stands for."""
+        if self.head is None:
+            raise HeadwiseError(f"a node of kind {self.kind!r} is not a head: it has no cell")
+        return Cell(Head(self.layer, self.head), self.query, self.key)
 
     @property
     def component(self) -> Component:
@@ -55,10 +65,7 @@ class Node:
     @property
     def name(self) -> str:
         """The component alone: ``L9H6``, ``MLP2``, ``embedding``."""
-        return f"L{self.layer}H{self.head}" if self.kind == "head" else _NAMES[self.kind].format(self.layer)
-
-
-_NAMES = {"mlp": "MLP{}", "embedding": "embedding", "bias": "bias{}", "offset": "offset", "answer": "answer"}
+        return "answer" if self.kind == "answer" else self.component.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +96,7 @@ class Counterfactual:
     """What happened to one attention when the signals of one side (or both) were removed."""
 
     target: str
-    side: str
-    """query, key or both"""
+    side: Sides
     removed: int
     attention: float
     predicted: float
@@ -154,6 +160,15 @@ class Circuit:
         self.node(id)
         found = (e for e in self.edges if e.target == id and side in (None, e.side))
         return tuple(sorted(found, key=lambda e: -e.weight))
+
+    def signal(self, edge: Edge) -> Signal:
+        """What an edge stands for: its source's signal in its target."""
+        source, target = self.by_id[edge.source], self.by_id[edge.target]
+        return Signal(target.cell.head, edge.side, source.component, edge.channels)
+
+    def signals(self, id: str, sides: Sides = "both") -> list[Signal]:
+        """The signals that a head's node reads, heaviest first."""
+        return [self.signal(edge) for edge in self.into(id, None if sides == "both" else sides)]
 
     def out_of(self, id: str) -> tuple[Edge, ...]:
         self.node(id)
@@ -283,6 +298,5 @@ class Circuit:
 def node_of(component: Component, position: int, attention: float | None = None) -> Node:
     """The node of a component that was read at a position."""
     if component.kind == "head":
-        head: Head = component.head
-        return Node("head", head.layer, head.index, position, component.source, attention)
+        return Node.of(Cell(component.head, position, component.source), attention)
     return Node(component.kind, component.layer, None, position, position)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,31 +11,28 @@ from torch import Tensor
 
 from headwise.model.edits import AddVectors, Edit
 from headwise.tracing.integrate import attention
-from headwise.tracing.search import Firing
 from headwise.tracing.signals import component_shares, signal_vectors
-from headwise.tracing.upstream import Upstream
-from headwise.types import Component, Head, Side
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Component, Head, Side, Signal
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
-Members = Sequence[tuple[Component, int]]
-"""Signals of one side: (component, channel)."""
 Known = dict[tuple[Side, Component], Tensor]
 """Components' shares of one head's query and keys, as far as they were needed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Removal:
-    """What is taken from one firing: a vector from its query, vectors [T, d_head] from the keys its row sees."""
+    """What is taken from one cell: a vector from its query, vectors [T, d_head] from the keys its row sees."""
 
-    firing: Firing
+    cell: Cell
     query: Tensor | None = None
     key: Tensor | None = None
 
     def edits(self, prompt: int | None = None, *, factor: float = 1.0) -> list[Edit]:
         """The edits that make it, in prompt ``prompt`` of a batch; ``factor`` −1 adds the signals once more."""
-        head, d = Head(self.firing.layer, self.firing.head), self.firing.query
+        head, d, _ = self.cell
         made: list[Edit] = []
         if self.query is not None:
             made.append(
@@ -47,52 +44,50 @@ class Removal:
             made.append(AddVectors(head=head, positions=seen, value=value, seen_by=d, prompt=prompt))
         return made
 
-    def predicted(self, up: Upstream) -> float:
+    def predicted(self, up: PromptWrites) -> float:
         """The attention that is left, by the algebra alone."""
-        return float(self.row(up)[self.firing.key])
+        return float(self.row(up)[self.cell.key])
 
-    def row(self, up: Upstream) -> Tensor:
+    def row(self, up: PromptWrites) -> Tensor:
         """The whole row of attention that is left, by the algebra alone: [T]."""
-        layer, head, d, _ = self.firing
-        q, k = up.q[layer, head, d].double(), up.k[layer, head // up.group].double()
+        layer, index, d = self.cell.head.layer, self.cell.head.index, self.cell.query
+        q, k = up.q[layer, index, d].double(), up.k[layer, index // up.group].double()
         q = q if self.query is None else q - self.query
         k = k if self.key is None else k - self.key
         return attention((k @ q) * float(up.scale[layer]), up.visible(layer)[d], up.cap)
 
 
-def removal(
-    up: Upstream, firing: Firing, sides: Mapping[Side, Members], known: Known | None = None
-) -> Removal:
-    """Remove the given signals of one side, or of both.
+def removal(up: PromptWrites, cell: Cell, signals: Iterable[Signal], known: Known | None = None) -> Removal:
+    """Remove the given signals, of one side or of both, from a cell of the head that reads them.
 
-    ``known`` remembers what each component has of the head's query and keys, for more removals from this firing.
+    ``known`` remembers what each component has of the head's query and keys, for more removals from this head.
     """
     known = {} if known is None else known
-    total: dict[Side, Tensor] = {}
-    for side, members in sides.items():
-        by_component: dict[Component, list[int]] = {}
-        for component, channel in members:
-            by_component.setdefault(component, []).append(channel)
-        vectors = []
-        for c, channels in by_component.items():
-            if (side, c) not in known:
-                known[side, c] = component_shares(up, firing, side, c)
-            vectors.append(signal_vectors(up, firing, side, c, channels, known[side, c]))
-        if vectors:
-            total[side] = torch.stack(vectors).sum(0)
-    return Removal(firing, total.get("query"), total.get("key"))
+    whole: dict[tuple[Side, Component], Signal] = {}
+    for one in signals:
+        place = one.side, one.writer
+        before = whole.get(place)
+        whole[place] = one if before is None else replace(one, channels=before.channels + one.channels)
+    vectors: dict[Side, list[Tensor]] = {}
+    for place, one in whole.items():
+        if place not in known:
+            known[place] = component_shares(up, cell.head, *place)
+        vectors.setdefault(one.side, []).append(signal_vectors(up, one, cell.query, known[place]))
+    total = {side: torch.stack(found).sum(0) for side, found in vectors.items()}
+    return Removal(cell, total.get("query"), total.get("key"))
 
 
 def unused(
-    members: Members, width: int, generator: torch.Generator, *, avoid: Collection[int] = ()
-) -> list[tuple[Component, int]]:
-    """The control: the same components, each used channel exchanged for one that no member uses (nor ``avoid``)."""
-    used = sorted({channel for _, channel in members})
+    signals: Sequence[Signal], width: int, generator: torch.Generator, *, avoid: Collection[int] = ()
+) -> list[Signal]:
+    """The control for signals of one side: the same writers, each channel exchanged for one that none of them uses
+    (nor ``avoid``)."""
+    used = sorted({channel for one in signals for channel in one.channels})
     taken = {*used, *avoid}
     free = [channel for channel in range(width) if channel not in taken] or list(range(width))
     order = torch.randperm(len(free), generator=generator).tolist()
     instead = {channel: free[order[i % len(free)]] for i, channel in enumerate(used)}
-    return [(component, instead[channel]) for component, channel in members]
+    return [replace(one, channels=tuple(instead[channel] for channel in one.channels)) for one in signals]
 
 
 def edited_attention(
@@ -106,25 +101,24 @@ def edited_attention(
     result = [float("nan")] * len(removals)
     by_layer: dict[int, list[int]] = {}
     for i, one in enumerate(removals):
-        by_layer.setdefault(one.firing.layer, []).append(i)
+        by_layer.setdefault(one.cell.head.layer, []).append(i)
     for indices in by_layer.values():
-        copies: dict[tuple[int, int], int] = {}
+        copies: dict[tuple[Head, int], int] = {}
         place: list[tuple[int, int]] = []
         for i in indices:
-            row = removals[i].firing[1:3]
+            row = removals[i].cell[:2]
             copy = copies.get(row, 0)
             copies[row] = copy + 1
             place.append((i, copy))
         n = max(copies.values())
-        heads = sorted({Head(*removals[i].firing[:2]) for i in indices})
-        rows = sorted({removals[i].firing.query for i in indices})
+        heads = sorted({removals[i].cell.head for i in indices})
+        rows = sorted({removals[i].cell.query for i in indices})
         edits = [edit for i, copy in place for edit in removals[i].edits(copy)]
         got = model.edit(
             [list(token_ids)] * n, edits, heads=heads, queries=rows, logits="none", batch_size=batch_size
         )
-        assert got.pattern is not None
         for i, copy in place:
-            firing = removals[i].firing
-            where = (copy, heads.index(Head(firing.layer, firing.head)), rows.index(firing.query), firing.key)
+            cell = removals[i].cell
+            where = (copy, heads.index(cell.head), rows.index(cell.query), cell.key)
             result[i] = float(got.pattern[where])
     return result

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
 
 from headwise.circuits.circuit import Counterfactual, Node
-from headwise.circuits.counterfactual import Known, Members, edited_attention, removal, unused
+from headwise.circuits.counterfactual import Known, edited_attention, removal, unused
 from headwise.circuits.trace import rules_for
 from headwise.errors import HeadwiseError
 from headwise.model.stream import Stream, split
 from headwise.randomness import seeded
 from headwise.tokens import Prompt, shown
-from headwise.tracing.search import Firing, LayerSearch, SideSignals
-from headwise.tracing.upstream import Upstream
-from headwise.types import Head, Side
+from headwise.tracing.search import LayerSearch, SideSignals
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -87,11 +88,11 @@ def trace_firing(
         )
     with torch.no_grad():
         stream = split(model, token_ids, layers=wanted.layer + 1)
-        up = Upstream(stream, 0)
+        up = PromptWrites(stream, 0)
         if not bool(up.visible(wanted.layer)[d, s]):
             raise HeadwiseError(f"key position {s} is outside the window of {wanted} at query position {d}")
-        firing = Firing(wanted.layer, wanted.index, d, s)
-        attention = up.cells(wanted.layer, [firing])[0]
+        firing = Cell(wanted, d, s)
+        attention = up.attention_at([firing])[0]
         keys = int(up.visible(wanted.layer)[d].sum()) if rules.visible_keys else d + 1
         threshold = rules.threshold(keys)
         if attention < threshold:
@@ -107,24 +108,20 @@ def trace_firing(
 
 
 def _counterfactuals(
-    model: Model, stream: Stream, up: Upstream, firing: Firing, found: dict[Side, SideSignals], attention: float,
+    model: Model, stream: Stream, up: PromptWrites, firing: Cell, found: dict[Side, SideSignals], attention: float,
     draws: int, seed: int,
 ) -> tuple[Counterfactual, ...]:  # fmt: skip
     generator = seeded(seed)
-    members: dict[Side, Members] = {
-        side: list(zip(s.components, s.channels, strict=True)) for side, s in found.items() if s.resolved
-    }
-    cases: dict[str, dict[Side, Members]] = {side: {side: listed} for side, listed in members.items()}
+    members: dict[Side, list[Signal]] = {side: s.signals for side, s in found.items() if s.resolved}
+    cases: dict[Sides, dict[Side, list[Signal]]] = {side: {side: listed} for side, listed in members.items()}
     if len(members) == 2:
         cases["both"] = members
     known: Known = {}
-    removals = [removal(up, firing, case, known) for case in cases.values()]
+    removals = [removal(up, firing, chain(*case.values()), known) for case in cases.values()]
     for case in cases.values():
         for _ in range(draws):
-            control: dict[Side, Members] = {
-                side: unused(m, model.d_head, generator) for side, m in case.items()
-            }
-            removals.append(removal(up, firing, control, known))
+            control = [unused(m, model.d_head, generator) for m in case.values()]
+            removals.append(removal(up, firing, chain(*control), known))
     edited = edited_attention(model, stream.token_ids[0], removals)
     made = []
     for i, (name, case) in enumerate(cases.items()):
@@ -133,7 +130,7 @@ def _counterfactuals(
             Counterfactual(name, name, sum(map(len, case.values())), attention, removals[i].predicted(up), edited[i],
                            tuple(edited[start : start + draws]))
         )  # fmt: skip
-    return tuple(replace(c, target=Node("head", *firing).id) for c in made)
+    return tuple(replace(c, target=Node.of(firing).id) for c in made)
 
 
 def _position(position: int, length: int, what: str) -> int:

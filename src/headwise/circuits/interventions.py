@@ -15,16 +15,15 @@ import torch
 from torch import Tensor
 
 from headwise.circuits.circuit import Circuit, Edge
-from headwise.circuits.counterfactual import Members, Removal, removal, unused
+from headwise.circuits.counterfactual import Removal, removal, unused
 from headwise.circuits.schema import require_edge, require_fit
-from headwise.circuits.trace import firing_of
 from headwise.errors import HeadwiseError
 from headwise.model.rotary import Rotary
 from headwise.model.stream import split
 from headwise.model.stream_edits import AddToStream, run_edited
 from headwise.randomness import seeded
-from headwise.tracing.upstream import Upstream
-from headwise.types import Component, Head, Side
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Side, Signal
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -123,7 +122,7 @@ def intervene(
         require_edge(edge, circuit, model)
     generator = seeded(seed)
     with torch.no_grad():
-        up = Upstream(split(model, list(circuit.token_ids)), 0)
+        up = PromptWrites(split(model, list(circuit.token_ids)), 0)
         plans: list[list[Removal]] = [[]]
         for chosen in edges:
             plans.append(_removals(up, circuit, chosen, None))
@@ -142,37 +141,32 @@ def intervene(
 
 
 def _removals(
-    up: Upstream, circuit: Circuit, chosen: Sequence[Edge], control: torch.Generator | None
+    up: PromptWrites, circuit: Circuit, chosen: Sequence[Edge], control: torch.Generator | None
 ) -> list[Removal]:
-    by_target: dict[str, dict[Side, list[tuple[Component, int]]]] = {}
+    by_target: dict[str, dict[Side, list[Signal]]] = {}
     for edge in chosen:
-        members = [(circuit.by_id[edge.source].component, channel) for channel in edge.channels]
-        by_target.setdefault(edge.target, {}).setdefault(edge.side, []).extend(members)
+        by_target.setdefault(edge.target, {}).setdefault(edge.side, []).append(circuit.signal(edge))
     made = []
     for target, sides in by_target.items():
-        firing = firing_of(circuit.node(target))
-        wanted: dict[Side, Members] = dict(sides)
         if control is not None:
             width = up.stream.model.d_head
             # "unused" is judged against everything the firing uses, not only against the edges that leave
-            wanted = {}
-            for side, members in sides.items():
+            for side, signals in sides.items():
                 used = {c for e in circuit.into(target, side) for c in e.channels}
-                wanted[side] = unused(members, width, control, avoid=used)
-        made.append(removal(up, firing, wanted))
+                sides[side] = unused(signals, width, control, avoid=used)
+        made.append(
+            removal(up, circuit.node(target).cell, [one for listed in sides.values() for one in listed])
+        )
     return made
 
 
 def _run(
-    model: Model, up: Upstream, circuit: Circuit, plans: list[list[Removal]], targets: list[list[str]], draws: int,
+    model: Model, up: PromptWrites, circuit: Circuit, plans: list[list[Removal]], targets: list[list[str]], draws: int,
     scope: Scope, factor: float,
 ) -> list[list[Outcome]]:  # fmt: skip
     """Outcomes per set: clean, edited, controls."""
     every = list(dict.fromkeys(t for listed in targets for t in listed))
-    cells = []
-    for target in every:
-        f = firing_of(circuit.node(target))
-        cells.append((Head(f.layer, f.head), f.query, f.key))
+    cells = [circuit.node(target).cell for target in every]
     attention, logits, moved = [], [], []
     for start in range(0, len(plans), COPIES):
         part = plans[start : start + COPIES]
@@ -227,30 +221,30 @@ Delta = tuple[int, list[int], Tensor]
 """Layer, positions, and what is added to the stream there [positions, d_model]."""
 
 
-def _in_stream(up: Upstream, one: Removal, factor: float) -> list[Delta]:
+def _in_stream(up: PromptWrites, one: Removal, factor: float) -> list[Delta]:
     """The smallest change of the stream that makes a removal, norms frozen: P_u of the write where there is no RoPE."""
     made: list[Delta] = []
-    firing = one.firing
+    head, query, _ = one.cell
     sides: tuple[tuple[Side, Tensor | None], ...] = (("query", one.query), ("key", one.key))
     for side, vectors in sides:
         if vectors is None:
             continue
-        positions = [firing.query] if side == "query" else list(range(firing.query + 1))
-        index = firing.head if side == "query" else firing.head // up.group
-        scalars = up.reading(firing.layer, side)[1]
+        positions = [query] if side == "query" else list(range(query + 1))
+        index = head.index if side == "query" else head.index // up.group
+        scalars = up.reading(head.layer, side)[1]
         scalar = scalars.stream[up.prompt, up.span, index].double()[positions]
-        turned = vectors[None] if side == "query" else vectors[: firing.query + 1]
-        rotary = up.stream.layers[firing.layer].rotary
+        turned = vectors[None] if side == "query" else vectors[: query + 1]
+        rotary = up.stream.layers[head.layer].rotary
         if rotary is not None:
             row = up.prompt if rotary.cos.shape[0] > 1 else 0
             cos, sin = (x[row : row + 1, up.span][:, positions] for x in (rotary.cos, rotary.sin))
             turned = Rotary(cos, sin).undo(turned[None, None])[0, 0]
-        value = -factor * (turned / scalar[:, None]) @ up.writer(firing.layer, side, index).mT
-        made.append((firing.layer, positions, value))
+        value = -factor * (turned / scalar[:, None]) @ up.writer(head.layer, side, index).mT
+        made.append((head.layer, positions, value))
     return made
 
 
-def _moved(up: Upstream, deltas: list[list[Delta]]) -> tuple[float, float]:
+def _moved(up: PromptWrites, deltas: list[list[Delta]]) -> tuple[float, float]:
     """Mean norm ratio and cosine of the stream after and before the edits, at the query or over the edited keys."""
     ratios, cosines = [], []
     for one in deltas:

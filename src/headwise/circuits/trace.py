@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
-from headwise.circuits.counterfactual import Members, edited_attention, removal
+from headwise.circuits.counterfactual import edited_attention, removal
 from headwise.errors import HeadwiseError
 from headwise.model.batch import by_length
 from headwise.model.stream import split
 from headwise.tokens import Prompt, answer_token, is_one, shown, shown_after
 from headwise.tracing.integrate import Rule
-from headwise.tracing.search import Firing, Rules, SideSignals
+from headwise.tracing.search import Rules, SideSignals
 from headwise.tracing.seeds import Readout, Seed, answer_set, last_of, linear_seeds, probability_seeds
 from headwise.tracing.signals import signal_vectors
-from headwise.tracing.tracer import Traced, trace_down
-from headwise.tracing.upstream import Upstream
-from headwise.types import Component, Side
+from headwise.tracing.tracer import Traced, cell_of, trace_down
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -96,7 +96,7 @@ def trace(
     for indices in by_length(token_ids, 64, MAX_TOKENS):
         with torch.no_grad():
             stream = split(model, [token_ids[i] for i in indices])
-            ups = [Upstream(stream, place) for place in range(len(indices))]
+            ups = [PromptWrites(stream, place) for place in range(len(indices))]
             starts = [
                 _start(model, up, logits, answers[i], wrongs[i], top_k, top_p)
                 for up, logits, i in zip(ups, _last_logits(model, ups), indices, strict=True)
@@ -141,7 +141,7 @@ class _Start:
         return any(seed.component.kind == "head" for seed in self.seeds)
 
 
-def _last_logits(model: Model, ups: Sequence[Upstream]) -> Tensor:
+def _last_logits(model: Model, ups: Sequence[PromptWrites]) -> Tensor:
     """[prompts, vocabulary] at each prompt's last position, in one reading of the unembedding."""
     last = torch.stack([last_of(up) for up in ups])
     return Readout.of(model, last).logits(last)
@@ -149,7 +149,7 @@ def _last_logits(model: Model, ups: Sequence[Upstream]) -> Tensor:
 
 def _start(
     model: Model,
-    up: Upstream,
+    up: PromptWrites,
     logits: Tensor,
     answer: int | None,
     wrong: int | None,
@@ -195,7 +195,7 @@ def _start(
     )
 
 
-def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vectors: bool) -> Circuit:
+def _circuit(model: Model, up: PromptWrites, traced: Traced, start: _Start, *, vectors: bool) -> Circuit:
     nodes: dict[str, Node] = {}
     edges: list[Edge] = []
     last = up.tokens - 1
@@ -207,15 +207,15 @@ def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vecto
     if traced.seeds:
         add(end)
     for seed in traced.seeds:
-        firing = _firing_at(seed.component, last)
+        firing = cell_of(seed.component, last)
         attention = None if firing is None else traced.attention[firing]
         edges.append(Edge(add(node_of(seed.component, last, attention)), end.id, "query", seed.weight))
     counterfactuals, unresolved = [], 0
     for firing, sides in traced.signals.items():
-        target = add(Node("head", *firing, attention=traced.attention[firing]))
+        target = add(Node.of(firing, traced.attention[firing]))
         for side, signals in sides.items():
             unresolved += not signals.resolved
-            edges += _edges(up, traced, firing, signals, target, add, vectors=vectors)
+            edges += _edges(up, traced, signals, target, add, vectors=vectors)
             if signals.resolved:
                 counterfactuals.append(
                     Counterfactual(target, side, len(signals), signals.attention, signals.after)
@@ -245,53 +245,37 @@ def _circuit(model: Model, up: Upstream, traced: Traced, start: _Start, *, vecto
     )
 
 
-def _firing_at(component: Component, position: int) -> Firing | None:
-    if component.kind != "head":
-        return None
-    return Firing(component.layer, component.index, position, component.source)
-
-
 def _edges(
-    up: Upstream, traced: Traced, firing: Firing, signals: SideSignals, target: str, add: Callable[[Node], str], *,
+    up: PromptWrites,
+    traced: Traced,
+    found: SideSignals,
+    target: str,
+    add: Callable[[Node], str],
+    *,
     vectors: bool,
-) -> list[Edge]:  # fmt: skip
-    """One edge per component: its channels in the order of removal, its weight the attention they took."""
-    position = firing.query if signals.side == "query" else firing.key
-    grouped: dict[Component, tuple[float, tuple[int, ...], tuple[float, ...]]] = {}
-    for component, channel, strength, drop in zip(
-        signals.components, signals.channels, signals.strengths, signals.drops, strict=True
-    ):
-        weight, channels, strengths = grouped.get(component, (0.0, (), ()))
-        grouped[component] = (weight + drop, (*channels, channel), (*strengths, strength))
+) -> list[Edge]:
+    """One edge per writer: its channels in the order of removal, its weight the attention they took."""
+    side, position = found.side, found.cell.at(found.side)
     edges = []
-    for component, (weight, channels, strengths) in grouped.items():
-        above = _firing_at(component, position)
-        source = add(node_of(component, position, None if above is None else traced.attention[above]))
-        signal = None
+    for one in found.by_writer():
+        writer = one.signal.writer
+        above = cell_of(writer, position)
+        source = add(node_of(writer, position, None if above is None else traced.attention[above]))
+        vector = None
         if vectors:
-            found = signal_vectors(up, firing, signals.side, component, channels)
-            signal = tuple((found if signals.side == "query" else found[firing.key]).tolist())
-        edges.append(Edge(source, target, signals.side, weight, channels, strengths, signal))
+            removed = signal_vectors(up, one.signal, found.cell.query)
+            vector = tuple((removed if side == "query" else removed[position]).tolist())
+        edges.append(Edge(source, target, side, one.drop, one.signal.channels, one.strengths, vector))
     return edges
-
-
-def members_of(circuit: Circuit, target: str, side: Side) -> Members:
-    """The signals into a firing on one side, as (component, channel)."""
-    return [(circuit.by_id[e.source].component, c) for e in circuit.into(target, side) for c in e.channels]
-
-
-def firing_of(node: Node) -> Firing:
-    assert node.head is not None
-    return Firing(node.layer, node.head, node.query, node.key)
 
 
 def _verified(model: Model, circuit: Circuit) -> Circuit:
     """Run the edited pass of every counterfactual."""
     if not circuit.counterfactuals:
         return circuit
-    up = Upstream(split(model, list(circuit.token_ids)), 0)
+    up = PromptWrites(split(model, list(circuit.token_ids)), 0)
     removals = [
-        removal(up, firing_of(circuit.node(c.target)), {c.side: members_of(circuit, c.target, c.side)})  # pyright: ignore[reportArgumentType]
+        removal(up, circuit.node(c.target).cell, circuit.signals(c.target, c.side))
         for c in circuit.counterfactuals
     ]
     edited = edited_attention(model, circuit.token_ids, removals)

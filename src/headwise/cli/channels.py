@@ -45,7 +45,7 @@ def channels(
         channels_report(split, found, tokens).write(html)
     if as_json:
         document = {
-            "head": str(split.head), "query": d, "key": s, "attention": split.attention,
+            "head": str(split.cell.head), "query": d, "key": s, "attention": split.attention,
             "sigma": found.sigma.tolist(), "rank": found.rank, "condition": found.condition,
             "logit": split.logit.tolist(), "relative": split.relative.tolist(), "control": split.control.tolist(),
             "sparsity": split.sparsity, "control_sparsity": split.control_sparsity,

@@ -25,10 +25,9 @@ from headwise.model.edits import AddVectors, Edit
 from headwise.model.stream import split
 from headwise.model.stream_edits import run_edited
 from headwise.randomness import keyed
-from headwise.tracing.search import Firing
 from headwise.tracing.signals import component_shares
-from headwise.tracing.upstream import Upstream
-from headwise.types import Component, Head, Side
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Component, Head, Side, Signal
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -101,22 +100,6 @@ class Question:
     wrong_id: int | None
 
 
-def component_of(name: str) -> Component:
-    """The component of a feature's name.
-
-    >>> component_of("L9H6"), component_of("MLP2"), component_of("bias3"), component_of("embedding")
-    (L9H6, MLP2, bias3, embedding)
-    """
-    if name.startswith("MLP"):
-        return Component("mlp", int(name[3:]))
-    if name.startswith("bias"):
-        return Component("bias", int(name[4:]))
-    if name in ("embedding", "offset"):
-        return Component("embedding" if name == "embedding" else "offset")
-    head = Head.parse(name)
-    return Component("head", head.layer, head.index)
-
-
 def exclusive(incidence: Incidence, families: np.ndarray, own: int, other: int) -> list[Feature]:
     """Features that most circuits of one family hold and few of the other."""
     mine, theirs = (incidence.frequency(np.flatnonzero(families == f)) for f in (own, other))
@@ -126,7 +109,7 @@ def exclusive(incidence: Incidence, families: np.ndarray, own: int, other: int) 
 class Signals:
     """What components wrote into channels of heads in one prompt, at every token."""
 
-    def __init__(self, up: Upstream) -> None:
+    def __init__(self, up: PromptWrites) -> None:
         self.up = up
         self._coordinates: dict[tuple[Place, Component], Tensor] = {}
         self._maps: dict[Head, tuple[Tensor, Tensor]] = {}
@@ -145,29 +128,31 @@ class Signals:
         if (place, component) not in self._coordinates:
             head, side = place
             query_map, key_map = self.maps(head)
-            shares = component_shares(self.up, Firing(head.layer, head.index, 0, 0), side, component)
+            shares = component_shares(self.up, head, side, component)
             found = shares @ (query_map if side == "query" else key_map.mT)
             self._coordinates[place, component] = found
         return self._coordinates[place, component]
 
-    def vectors(self, members: Mapping[Place, Sequence[tuple[Component, int]]]) -> dict[Place, Tensor]:
+    def vectors(self, members: Mapping[Place, Sequence[Signal]]) -> dict[Place, Tensor]:
         """The sum of some signals at each place, in head space: [T, d_head]."""
         result = {}
         for place, listed in members.items():
             query_map, key_map = self.maps(place[0])
             kept = torch.zeros(self.up.tokens, query_map.shape[1], dtype=torch.float64, device=self.up.device)
-            for component, channel in listed:
-                kept[:, channel] += self.coordinates(place, component)[:, channel]
+            for signal in listed:
+                for channel in signal.channels:
+                    kept[:, channel] += self.coordinates(place, signal.writer)[:, channel]
             result[place] = kept @ (key_map if place[1] == "query" else query_map.mT)
         return result
 
 
-def grouped(features: Sequence[Feature]) -> dict[Place, list[tuple[Component, int]]]:
-    """Features by the head and side that they enter."""
-    result: dict[Place, list[tuple[Component, int]]] = {}
+def grouped(features: Sequence[Feature]) -> dict[Place, list[Signal]]:
+    """Features, as signals, by the head and side that they enter."""
+    result: dict[Place, list[Signal]] = {}
     for f in features:
         side: Side = "query" if f.side == "query" else "key"
-        result.setdefault((Head.parse(f.target), side), []).append((component_of(f.source), f.channel))
+        signal = Signal(Head.parse(f.target), side, Component.parse(f.source), (f.channel,))
+        result.setdefault((signal.head, side), []).append(signal)
     return result
 
 
@@ -186,7 +171,7 @@ class _Set:
     own: int
     other: int
     features: list[Feature]
-    variants: list[dict[Place, list[tuple[Component, int]]]]
+    variants: list[dict[Place, list[Signal]]]
     """The features, then the controls"""
 
 
@@ -245,7 +230,7 @@ def _prepared(
     for f in (own, other):
         often = np.flatnonzero(incidence.frequency(np.flatnonzero(families == f)) >= OTHER_SHARE)
         for place, listed in grouped([incidence.features[i] for i in often]).items():
-            used.setdefault(place, set()).update(channel for _, channel in listed)
+            used.setdefault(place, set()).update(channel for one in listed for channel in one.channels)
     variants = [members]
     for draw in range(controls):
         generator = keyed(seed, "controls", own, other, draw)
@@ -258,7 +243,7 @@ def _prepared(
 def _run(model: Model, question: Question, sets: Sequence[_Set]) -> list[np.ndarray]:
     """One prompt, untouched and with every variant of every set removed."""
     with torch.no_grad():
-        signals = Signals(Upstream(split(model, list(question.token_ids)), 0))
+        signals = Signals(PromptWrites(split(model, list(question.token_ids)), 0))
         plans: list[dict[Place, Tensor]] = [{}]
         plans += [signals.vectors(variant) for s in sets for variant in s.variants]
         differences: list[float] = []

@@ -18,7 +18,7 @@ from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
 from headwise.model.batch import Batch
 from headwise.model.edits import Edit, Editor
 from headwise.model.forward import Instruments, forward
-from headwise.types import Head
+from headwise.types import Cell
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -52,12 +52,12 @@ def run_edited(
     *,
     edits: Sequence[Edit] = (),
     adds: Sequence[AddToStream] = (),
-    cells: Sequence[tuple[Head, int, int]] = (),
+    cells: Sequence[Cell] = (),
     output: OutputEdit | None = None,
 ) -> EditedRun:
     """Run ``copies`` of one prompt, each with its own edits.
 
-    ``cells`` are (head, query, key) whose attention is wanted, in every copy; ``output`` may change each layer's
+    ``cells`` are those whose attention is wanted, in every copy; ``output`` may change each layer's
     attention output [copies, tokens, heads, d_head].
     """
     batch = Batch.of([list(token_ids)] * copies)
@@ -91,7 +91,7 @@ def run_edited(
     for layer, mine in by_layer.items():
         instruments.before.append((model.anatomy.layers[layer], partial(_add, mine)))
     if output is None:
-        touched = (*editor.by_layer, *by_layer, *(head.layer for head, _, _ in cells))
+        touched = (*editor.by_layer, *by_layer, *(cell.head.layer for cell in cells))
         instruments.shared_below = min(touched, default=0)
     last = torch.full((copies, 1), len(token_ids) - 1)
     logits = forward(model, batch, instruments, last)

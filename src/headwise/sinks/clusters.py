@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,7 +26,7 @@ from headwise.model.stream import split
 from headwise.sinks.find import Parking
 from headwise.sinks.signals import CONTROLLED, SIDES, TRACED_TOKENS, Agreement, Parked, cosine_distance
 from headwise.tracing.signals import component_writes
-from headwise.tracing.upstream import Upstream
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Component, Head, Side
 
 if TYPE_CHECKING:
@@ -98,22 +98,12 @@ class Sharing:
         return None if n < 2 else float(self.distances.sum() / (n * (n - 1)))
 
 
-def component_name(component: Component) -> str:
-    """A component whatever token it read.
-
-    >>> component_name(Component("head", 9, 6, source=3)), component_name(Component("mlp", 2))
-    ('L9H6', 'MLP2')
-    """
-    return f"L{component.layer}H{component.index}" if component.kind == "head" else repr(component)
-
-
 def writers_of(traced: Sequence[Parked], side: Side) -> list[Writer]:
     """Shares of the attention that the removed signals took, by writing component, largest first."""
     taken: Counter[str] = Counter()
     for one in traced:
-        signals = one.signals[side]
-        for component, drop in zip(signals.components, signals.drops, strict=True):
-            taken[component_name(component)] += drop  # pyright: ignore[reportArgumentType]
+        for removed in one.signals[side].removed:
+            taken[removed.signal.writer.name] += removed.drop  # pyright: ignore[reportArgumentType]
     total = sum(taken.values()) or 1.0
     return [
         Writer(name, taken[name] / total) for name in sorted(taken, key=lambda name: (-taken[name], name))
@@ -206,8 +196,8 @@ def _sources(
         top = writers_of(found, side)[0].component
         groups.setdefault(top, []).append(head)
         for one in found:
-            for component in one.signals[side].components:
-                components.setdefault(component_name(component), component)
+            for signal in one.signals[side].signals:
+                components.setdefault(signal.writer.name, replace(signal.writer, source=-1))
     groups = {name: heads for name, heads in groups.items() if components[name].kind != "offset"}
     places = {
         name: sorted({_place(one, side) for head in heads for one in firings[head]})
@@ -237,7 +227,7 @@ def _apart(vectors: Sequence[Tensor]) -> float:
 
 
 def _place(one: Parked, side: Side) -> tuple[int, int]:
-    return one.prompt, one.firing.query if side == "query" else one.firing.key
+    return one.prompt, one.cell.at(side)
 
 
 def _writes(
@@ -254,18 +244,10 @@ def _writes(
         with torch.no_grad():
             stream = split(model, [token_ids[i] for i in part])
             for place, i in enumerate(part):
-                up = Upstream(stream, place)
+                up = PromptWrites(stream, place)
                 for name, listed in places.items():
                     at = [position for prompt, position in listed if prompt == prompts[i]]
                     if at:
-                        write = _whole_write(up, components[name])[at].cpu()
+                        write = component_writes(up, components[name])[at].cpu()
                         found[name].append(normalize(normalize(write, dim=-1).mean(0), dim=0))
     return {name: torch.stack(vectors) for name, vectors in found.items()}
-
-
-def _whole_write(up: Upstream, component: Component) -> Tensor:
-    """What a component wrote at every position, for a head whatever it read: [T, d_model]."""
-    if component.kind != "head":
-        return component_writes(up, component)
-    parts = [Component("head", component.layer, component.index, s) for s in range(up.tokens)]
-    return torch.stack([component_writes(up, part) for part in parts]).sum(0)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headwise.bases.cell import Channels, layer_channels
-from headwise.circuits.counterfactual import Known, Members, Removal, edited_attention, removal, unused
+from headwise.circuits.counterfactual import Known, Removal, edited_attention, removal, unused
 from headwise.intervals import mean_interval
 from headwise.model.edits import Edit
 from headwise.model.rotary import Rotary
@@ -23,8 +23,8 @@ from headwise.model.stream import split
 from headwise.randomness import keyed
 from headwise.sinks.find import MAX_TOKENS, Parking, on_sinks
 from headwise.sinks.signals import SIDES, Parked, head_space
-from headwise.tracing.upstream import Upstream
-from headwise.types import Head, Side
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Head, Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -38,10 +38,8 @@ class Freed:
     """One firing without the control signals of one side."""
 
     prompt: int
-    head: Head
+    cell: Cell
     side: Side
-    query: int
-    sink: int
     removed: int
     attention: float
     predicted: float
@@ -74,36 +72,35 @@ def free_one_by_one(
     for prompt in prompts:
         firings = [one for one in traced if one.prompt == prompt]
         with torch.no_grad():
-            up = Upstream(split(model, parking.token_ids[prompt]), 0)
+            up = PromptWrites(split(model, parking.token_ids[prompt]), 0)
             cases: list[tuple[Parked, Side]] = [
                 (one, side) for one in firings for side in SIDES if side in one.read
             ]
             removals = []
             for one, side in cases:
-                signals = one.signals[side]
-                members: Members = list(zip(signals.components, signals.channels, strict=True))
+                signals = one.signals[side].signals
                 generator = keyed(seed, "unused", prompt, str(one.head), side)
                 known: Known = {}
-                removals.append(removal(up, one.firing, {side: members}, known))
+                removals.append(removal(up, one.cell, signals, known))
                 removals += [
-                    removal(up, one.firing, {side: unused(members, model.d_head, generator)}, known)
+                    removal(up, one.cell, unused(signals, model.d_head, generator), known)
                     for _ in range(draws)
                 ]
             edited = edited_attention(model, parking.token_ids[prompt], removals)
             for i, (one, side) in enumerate(cases):
                 at = i * (1 + draws)
-                before = Removal(one.firing).row(up)
+                before = Removal(one.cell).row(up)
                 after = removals[at].row(up)
                 change = after - before
-                s = one.firing.key
+                s = one.cell.key
                 rest = before.clone()
                 rest[s] = -1.0
                 follower, gainer = int(rest.argmax()), int(change.argmax())
                 made.append(
-                    Freed(prompt, one.head, side, one.firing.query, s, len(one.signals[side]), float(before[s]),
+                    Freed(prompt, one.cell, side, len(one.signals[side]), float(before[s]),
                           float(after[s]), edited[at], sum(edited[at + 1 : at + 1 + draws]) / max(1, draws),
                           follower, float(change[follower]), gainer, float(change[gainer]),
-                          float(change[one.firing.query]))
+                          float(change[one.cell.query]))
                 )  # fmt: skip
         if progress is not None:
             progress(1)

@@ -21,9 +21,9 @@ from headwise.model.rotary import Rotary
 from headwise.model.stream import split
 from headwise.randomness import keyed
 from headwise.sinks.find import AWAY, Parking
-from headwise.tracing.search import Firing, LayerSearch, Rules, SideSignals
-from headwise.tracing.upstream import Upstream
-from headwise.types import Head, Side
+from headwise.tracing.search import LayerSearch, Rules, SideSignals
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Head, Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -45,7 +45,7 @@ class Parked:
     turned back: [d_head] numbers along u_k (query side) or v_k (key side)."""
 
     prompt: int
-    firing: Firing
+    cell: Cell
     kind: Kind
     signals: dict[Side, SideSignals]
     read: dict[Side, Tensor]
@@ -53,7 +53,7 @@ class Parked:
 
     @property
     def head(self) -> Head:
-        return Head(self.firing.layer, self.firing.head)
+        return self.cell.head
 
 
 def trace_parked(
@@ -79,7 +79,7 @@ def trace_parked(
     for part in by_length(token_ids, 64, TRACED_TOKENS):
         with torch.no_grad():
             stream = split(model, [token_ids[i] for i in part])
-            ups = [Upstream(stream, place) for place in range(len(part))]
+            ups = [PromptWrites(stream, place) for place in range(len(part))]
             for layer in range(1, model.n_layers):
                 here = [head for head in heads if head.layer == layer]
                 search: LayerSearch | None = None
@@ -102,12 +102,19 @@ def trace_parked(
                     ]
         if progress is not None:
             progress(len(part))
-    return sorted(traced, key=lambda one: (one.prompt, one.firing))
+    return sorted(traced, key=lambda one: (one.prompt, one.cell))
 
 
 def _choose(
-    up: Upstream, parking: Parking, prompt: int, head: Head, kind: Kind, least: float, rules: Rules, seed: int
-) -> Firing | None:
+    up: PromptWrites,
+    parking: Parking,
+    prompt: int,
+    head: Head,
+    kind: Kind,
+    least: float,
+    rules: Rules,
+    seed: int,
+) -> Cell | None:
     """A random cell of a head's pattern that is of the kind."""
     sinks = list(parking.sinks[prompt])
     pattern = up.stream.whole_pattern(head, up.prompt).double().cpu()
@@ -126,14 +133,14 @@ def _choose(
     if not cells:
         return None
     draw = torch.randint(len(cells), (1,), generator=keyed(seed, "firing", kind, prompt, str(head)))
-    return Firing(head.layer, head.index, *cells[int(draw)])
+    return Cell(head, *cells[int(draw)])
 
 
 def _parked(
-    up: Upstream,
+    up: PromptWrites,
     channels: LayerChannels,
     prompt: int,
-    firing: Firing,
+    cell: Cell,
     kind: Kind,
     sides: dict[Side, SideSignals],
 ) -> Parked:
@@ -141,29 +148,29 @@ def _parked(
         side: control_signal(signals, up) for side, signals in sides.items() if signals.resolved
     }
     written: dict[Side, Tensor] = {
-        side: turned_back(up, channels, firing, side, vector) for side, vector in read.items()
+        side: turned_back(up, channels, cell, side, vector) for side, vector in read.items()
     }
-    return Parked(prompt, firing, kind, sides, read, written)
+    return Parked(prompt, cell, kind, sides, read, written)
 
 
-def control_signal(signals: SideSignals, up: Upstream) -> Tensor:
+def control_signal(signals: SideSignals, up: PromptWrites) -> Tensor:
     """The removed signals of a side, summed along the head's channels: [d_head]."""
     total = torch.zeros(up.stream.model.d_head, dtype=torch.float64)
-    return total.index_add_(
-        0, torch.tensor(signals.channels), torch.tensor(signals.strengths, dtype=torch.float64)
-    )
+    channels = [channel for one in signals.removed for channel in one.signal.channels]
+    strengths = [strength for one in signals.removed for strength in one.strengths]
+    return total.index_add_(0, torch.tensor(channels), torch.tensor(strengths, dtype=torch.float64))
 
 
-def turned_back(up: Upstream, channels: LayerChannels, firing: Firing, side: Side, read: Tensor) -> Tensor:
+def turned_back(up: PromptWrites, channels: LayerChannels, cell: Cell, side: Side, read: Tensor) -> Tensor:
     """A control signal with RoPE undone at its own position: what was in the stream along u_k or v_k."""
-    rotary = up.stream.layers[firing.layer].rotary
+    rotary = up.stream.layers[cell.head.layer].rotary
     if rotary is None:
         return read
-    column = up.span.start + (firing.query if side == "query" else firing.key)
+    column = up.span.start + cell.at(side)
     row = up.prompt if rotary.cos.shape[0] > 1 else 0
     here = Rotary(*(x[row : row + 1, column : column + 1].double().cpu() for x in (rotary.cos, rotary.sin)))
-    vector = head_space(channels, firing.head, side, read)
-    return channel_space(channels, firing.head, side, here.undo(vector[None, None, None])[0, 0, 0])
+    vector = head_space(channels, cell.head.index, side, read)
+    return channel_space(channels, cell.head.index, side, here.undo(vector[None, None, None])[0, 0, 0])
 
 
 def head_space(channels: LayerChannels, head: int, side: Side, strengths: Tensor) -> Tensor:

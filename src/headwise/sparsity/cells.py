@@ -16,19 +16,17 @@ from torch import Tensor
 from headwise.bases.cell import Channels
 from headwise.bases.relative import channels_needed, relative_attention, sparsity
 from headwise.randomness import keyed
-from headwise.types import Head
+from headwise.types import Cell, Head
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
 
-class Cell(NamedTuple):
-    """One cell of a head's pattern in one prompt."""
+class PromptCell(NamedTuple):
+    """One cell of a head's pattern, and the prompt it is of."""
 
     prompt: int
-    head: Head
-    query: int
-    key: int
+    cell: Cell
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,17 +71,17 @@ class SplitCells:
 def split_cells(
     model: Model,
     token_ids: Sequence[Sequence[int]],
-    cells: Sequence[Cell],
+    cells: Sequence[PromptCell],
     *,
     rotations: int = 8,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[Head, SplitCells]:
     """Split every cell, head by head, with one capture of all prompts."""
-    heads = sorted({cell.head for cell in cells})
+    heads = sorted({one.cell.head for one in cells})
     by_prompt: dict[int, list[Cell]] = {}
-    for cell in cells:
-        by_prompt.setdefault(cell.prompt, []).append(cell)
+    for prompt, cell in cells:
+        by_prompt.setdefault(prompt, []).append(cell)
     prompts = sorted(by_prompt)
     rows: dict[Head, list[tuple[int, float, Tensor, Tensor, float]]] = {head: [] for head in heads}
     scale = torch.ones(len(heads), dtype=torch.float64)
@@ -100,7 +98,7 @@ def split_cells(
                 attention = float(got.pattern[place, h, cell.query, cell.key])
                 logits = (k @ q) * float(scale[h])
                 whole = float(relative_attention(logits[:, None], torch.tensor(cell.key), seen))
-                rows[cell.head].append((cell.prompt, attention, q, key, whole))
+                rows[cell.head].append((prompts[i], attention, q, key, whole))
         if progress is not None:
             progress(len(indices))
     return {

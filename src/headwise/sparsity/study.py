@@ -16,11 +16,11 @@ from torch import Tensor
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.trace import trace
 from headwise.errors import HeadwiseError
-from headwise.intervals import mean_interval
-from headwise.sparsity.cells import Cell, SplitCells, split_cells
+from headwise.intervals import estimate
+from headwise.sparsity.cells import PromptCell, SplitCells, split_cells
 from headwise.tasks.answers.make import make_answers
 from headwise.tasks.answers.types import AnswerSet
-from headwise.types import Head
+from headwise.types import Estimate, Head
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -34,18 +34,6 @@ PART = 8
 """Prompts traced at a time."""
 
 
-@dataclass(frozen=True)
-class Value:
-    """A mean over prompts with its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    def record(self) -> dict[str, Any]:
-        return {"mean": self.mean, "ci": [self.low, self.high]}
-
-
 @dataclass(frozen=True, eq=False)
 class HeadSparsity:
     """One head's cells, or (``head`` None) those of all heads together."""
@@ -56,14 +44,14 @@ class HeadSparsity:
     in_circuit: int
     """Prompts whose circuit uses a cell of it."""
     cells: int
-    attention: Value
-    sparsity: Value
-    control: Value
-    difference: Value
+    attention: Estimate
+    sparsity: Estimate
+    control: Estimate
+    difference: Estimate
     """Sparsity less that along rotated directions, paired by prompt."""
-    needed: Value
-    control_needed: Value
-    needed_difference: Value
+    needed: Estimate
+    control_needed: Estimate
+    needed_difference: Estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +120,7 @@ def _record(one: HeadSparsity) -> dict[str, Any]:
         "in_answer": one.in_answer,
         "in_circuit": one.in_circuit,
         "cells": one.cells,
-        **{name: getattr(one, name).record() for name in values},
+        **{name: getattr(one, name).to_json() for name in values},
     }
 
 
@@ -165,7 +153,7 @@ def measure_sparsity(
         circuits += _trace(model, part)
         report("circuits", len(circuits), len(chosen))
     used, in_answer = _used(circuits)
-    in_circuit = Counter(head for head, prompt in {(c.head, c.prompt) for c in used})
+    in_circuit = Counter(head for head, prompt in {(one.cell.head, one.prompt) for one in used})
     traced = sum(bool(c.edges) for c in circuits)
     if not used:
         raise HeadwiseError(
@@ -181,8 +169,8 @@ def measure_sparsity(
             f"{missing[0]} is in none of the {traced} circuits of {made.name!r}: there is no cell of it to look at "
             f"(most often: {often})"
         )
-    cells = [cell for cell in used if cell.head in wanted]
-    n_prompts = len({cell.prompt for cell in cells})
+    cells = [one for one in used if one.cell.head in wanted]
+    n_prompts = len({one.prompt for one in cells})
     done = 0
 
     def advance(n: int) -> None:
@@ -239,16 +227,15 @@ def _prefers_wrong(circuit: Circuit) -> bool:
     return any("does not prefer" in note for note in circuit.notes)
 
 
-def _used(circuits: Sequence[Circuit]) -> tuple[list[Cell], Counter[Head]]:
+def _used(circuits: Sequence[Circuit]) -> tuple[list[PromptCell], Counter[Head]]:
     """The cells that circuits expand, and in how many prompts each head carries the answer."""
-    cells: list[Cell] = []
+    cells: list[PromptCell] = []
     carries: Counter[Head] = Counter()
     for prompt, circuit in enumerate(circuits):
         targets = {e.target for e in circuit.edges if e.channels}
         for node in circuit.heads:
             if node.id in targets:
-                assert node.head is not None
-                cells.append(Cell(prompt, Head(node.layer, node.head), node.query, node.key))
+                cells.append(PromptCell(prompt, node.cell))
         for head in set(_answer_heads(circuit)):
             carries[head] += 1
     return sorted(cells), carries
@@ -287,9 +274,9 @@ def _summary(
     prompts = torch.cat([s.prompts for s in split])
     name = "all" if head is None else str(head)
 
-    def value(tensors: Sequence[Tensor], what: str) -> Value:
+    def value(tensors: Sequence[Tensor], what: str) -> Estimate:
         by_prompt = _by_prompt(torch.cat(list(tensors)), prompts)
-        return Value(*(float(x) for x in mean_interval(by_prompt, seed, "sparsity", name, what)))
+        return estimate(by_prompt, seed, "sparsity", name, what)
 
     return HeadSparsity(
         head=head,

@@ -14,10 +14,10 @@ from torch import Tensor
 from headwise.model.rotary import Rotary
 
 if TYPE_CHECKING:
-    from headwise.tracing.upstream import Upstream
+    from headwise.tracing.writes import PromptWrites
 
 
-def prompt_rotary(rotary: Rotary, up: Upstream) -> Rotary:
+def prompt_rotary(rotary: Rotary, up: PromptWrites) -> Rotary:
     """The rotation at the columns of one prompt: cos and sin [1, T, width]."""
     row = up.prompt if rotary.cos.shape[0] > 1 else 0
     return Rotary(rotary.cos[row : row + 1, up.span], rotary.sin[row : row + 1, up.span])

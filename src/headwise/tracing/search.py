@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -27,23 +27,14 @@ from headwise.model.rotary import Rotary
 from headwise.tracing.greedy import Rows, drops, first_below, put_back
 from headwise.tracing.integrate import Rule, attention, path_gradient
 from headwise.tracing.rotations import Turns, prompt_rotary, turn, turned_product
-from headwise.tracing.upstream import Upstream
-from headwise.types import Component, Side
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Component, Removed, Side, Signal
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
 CHUNK_BYTES = 1 << 25
 """Component vectors held at a time."""
-
-
-class Firing(NamedTuple):
-    """One cell of a pattern: a head at a query (destination) position that attends to a key (source) position."""
-
-    layer: int
-    head: int
-    query: int
-    key: int
 
 
 @dataclass(frozen=True)
@@ -75,29 +66,43 @@ class Rules:
 class SideSignals:
     """The signals of one side of one firing, in the order of their removal."""
 
-    firing: Firing
+    cell: Cell
     side: Side
     tau: float
     attention: float
     after: float
     """Attention once all of them are removed."""
-    components: tuple[Component, ...]
-    channels: tuple[int, ...]
-    strengths: tuple[float, ...]
-    """What each component wrote along the channel's unit direction: u_k at the query, v_k at the key's token."""
-    attributions: tuple[float, ...]
-    drops: tuple[float, ...]
-    """The attention each removal took; they sum to ``attention − after``."""
+    removed: tuple[Removed, ...]
+    """Signals of one channel each; their drops sum to ``attention − after``."""
     completeness: float
     """How far all candidates' attributions are from summing to the attention less that of a uniform row."""
 
     @property
     def resolved(self) -> bool:
         """False where no set of allowed size takes the attention below the threshold."""
-        return len(self.components) > 0
+        return len(self.removed) > 0
+
+    @property
+    def signals(self) -> list[Signal]:
+        return [one.signal for one in self.removed]
+
+    def by_writer(self) -> list[Removed]:
+        """One signal per writer, in the order in which writers lost their first channel; numbers are summed."""
+        joined: dict[Component, Removed] = {}
+        for one in self.removed:
+            before = joined.get(one.signal.writer)
+            joined[one.signal.writer] = one if before is None else _joined(before, one)
+        return list(joined.values())
 
     def __len__(self) -> int:
-        return len(self.components)
+        return len(self.removed)
+
+
+def _joined(one: Removed, other: Removed) -> Removed:
+    signal = replace(one.signal, channels=one.signal.channels + other.signal.channels)
+    return Removed(
+        signal, one.attribution + other.attribution, one.drop + other.drop, one.strengths + other.strengths
+    )
 
 
 class LayerSearch:
@@ -116,25 +121,25 @@ class LayerSearch:
         self._tokens: Counter[tuple[Side, int]] = Counter()
         """Tokens of the prompts in which a head's queries (a key head's keys) will be searched."""
 
-    def expect(self, wanted: Iterable[tuple[Upstream, Sequence[Firing]]]) -> None:
+    def expect(self, wanted: Iterable[tuple[PromptWrites, Sequence[Cell]]]) -> None:
         """Say which firings of which prompts will be searched: heads that many prompts share are joined with the
         outputs below them once, instead of reading every written vector in every prompt.
         """
         for up, firings in wanted:
-            for head in {f.head for f in firings}:
+            for head in {f.head.index for f in firings}:
                 self._tokens["query", head] += up.tokens
-            for head in {f.head // self.group for f in firings}:
+            for head in {f.head.index // self.group for f in firings}:
                 self._tokens["key", head] += up.tokens
 
-    def scalars(self, up: Upstream, side: Side) -> SideScalars:
+    def scalars(self, up: PromptWrites, side: Side) -> SideScalars:
         """The frozen scalars of all prompts that went through the model together with this one."""
         key = (id(up.stream), side)
         if key not in self._scalars:
             self._scalars[key] = side_scalars(up.stream, self.layer, side)
         return self._scalars[key]
 
-    def carried(self, up: Upstream, side: Side, heads: Tensor, matrices: Tensor) -> Tensor:
-        """:meth:`Upstream.carried`, remembered for the next chunk: firings of one head follow one another."""
+    def carried(self, up: PromptWrites, side: Side, heads: Tensor, matrices: Tensor) -> Tensor:
+        """:meth:`PromptWrites.carried`, remembered for the next chunk: firings of one head follow one another."""
         key = (id(up), *heads.tolist())
         if side not in self._carried or self._carried[side][0] != key:
             self._carried.pop(side, None)  # before its successor is made
@@ -148,18 +153,18 @@ class LayerSearch:
             self._carried[side] = key, up.carried(matrices, self.layer, joined)
         return self._carried[side][1]
 
-    def _join(self, up: Upstream, side: Side, head: int, matrix: Tensor) -> Tensor:
+    def _join(self, up: PromptWrites, side: Side, head: int, matrix: Tensor) -> Tensor:
         if (side, head) not in self._joined:
             self._joined[side, head] = up.join(matrix, self.layer)
         return self._joined[side, head]
 
-    def run(self, up: Upstream, firings: Sequence[Firing]) -> list[dict[Side, SideSignals]]:
+    def run(self, up: PromptWrites, firings: Sequence[Cell]) -> list[dict[Side, SideSignals]]:
         """Search the firings of one prompt, in chunks whose memory is bounded (at least one firing)."""
         width, size = self.model.d_head, 4 * torch.finfo(up.dtype).bits // 32
         per_firing = (up.n_carried(self.layer) + up.n_static(self.layer) + 1) * width * size
         step = max(1, CHUNK_BYTES // per_firing)
         # Firings of one head next to one another share its projections.
-        order = sorted(range(len(firings)), key=lambda i: firings[i].head)
+        order = sorted(range(len(firings)), key=lambda i: firings[i].head.index)
         results: dict[int, dict[Side, SideSignals]] = {}
         for start in range(0, len(order), step):
             chosen = order[start : start + step]
@@ -173,11 +178,11 @@ class LayerSearch:
 class _Chunk:
     """Some firings of one layer of one prompt. f firings, N components, t keys, w = d_head."""
 
-    def __init__(self, shared: LayerSearch, up: Upstream, firings: list[Firing]) -> None:
+    def __init__(self, shared: LayerSearch, up: PromptWrites, firings: list[Cell]) -> None:
         self.shared, self.up, self.firings = shared, up, firings
         layer, device = shared.layer, up.device
         self.layer, self.T = layer, up.tokens
-        self.heads = torch.tensor([f.head for f in firings], device=device)
+        self.heads = torch.tensor([f.head.index for f in firings], device=device)
         self.d = torch.tensor([f.query for f in firings], device=device)
         self.s = torch.tensor([f.key for f in firings], device=device)
         self.kv = self.heads // shared.group
@@ -380,16 +385,26 @@ class _Chunk:
         after = self.attention[of[ready]] - taken.sum(1)
         for n, place in enumerate(ready.tolist()):
             i, keep = int(of[place]), removed[n].nonzero()[:, 0]
+            cell = self.firings[i]
+            found = zip(
+                component[place, keep].tolist(),
+                channel[place, keep].tolist(),
+                value[place, keep].tolist(),
+                taken[n, keep].tolist(),
+                strength[place, keep].tolist(),
+                strict=True,
+            )
             results[i] = SideSignals(
-                firing=self.firings[i],
+                cell=cell,
                 side=side,
                 tau=float(self.tau[i]),
                 attention=float(self.attention[i]),
                 after=float(after[n]),
-                components=tuple(self.up.component(self.layer, c) for c in component[place, keep].tolist()),
-                channels=tuple(channel[place, keep].tolist()),
-                strengths=tuple(strength[place, keep].tolist()),
-                attributions=tuple(value[place, keep].tolist()),
-                drops=tuple(taken[n, keep].tolist()),
+                removed=tuple(
+                    Removed(
+                        Signal(cell.head, side, self.up.component(self.layer, c), (k,)), score, drop, (along,)
+                    )
+                    for c, k, score, drop, along in found
+                ),
                 completeness=float(completeness[i]),
             )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.tracing.integrate import nodes
-from headwise.tracing.upstream import Upstream
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Component
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Readout:
         return _cap(self.push(final) + self.constant(), self.cap)
 
 
-def answer_shares(up: Upstream, answer: int, wrong: int | None) -> Tensor:
+def answer_shares(up: PromptWrites, answer: int, wrong: int | None) -> Tensor:
     """What every component brings, at the last position, to answer − wrong (or the mean token): [components]."""
     readout = _readout(up)
     weight = readout.unembedding
@@ -87,7 +87,7 @@ def answer_shares(up: Upstream, answer: int, wrong: int | None) -> Tensor:
     return _along(up, readout.pull(direction)).double()
 
 
-def linear_seeds(up: Upstream, answer: int, wrong: int | None) -> tuple[list[Seed], float]:
+def linear_seeds(up: PromptWrites, answer: int, wrong: int | None) -> tuple[list[Seed], float]:
     """Seeds along W_U[answer] − W_U[wrong] (or W_U[answer], centred), and the total that all components bring.
 
     The cutoff is the share at which the running sum of shares, largest first, exceeds the total, but at most half of
@@ -107,7 +107,7 @@ def linear_seeds(up: Upstream, answer: int, wrong: int | None) -> tuple[list[See
     return [Seed(up.component(up.n_layers, i), float(shares[i])) for i in chosen.tolist()], total
 
 
-def probability_seeds(up: Upstream, answers: Sequence[int]) -> tuple[list[Seed], float]:
+def probability_seeds(up: PromptWrites, answers: Sequence[int]) -> tuple[list[Seed], float]:
     """Seeds by integrated gradients of Σ_t q*_t log softmax(logits)_t, removed until 80 % of the gain is destroyed.
 
     q* are the model's own probabilities of the ``answers``, normalised; the path starts at the bias-only logits.
@@ -166,18 +166,18 @@ def answer_set(logits: Tensor, top_k: int | None, top_p: float | None) -> list[i
     return order[: min(n, len(p), top_k or len(p))].tolist()
 
 
-def last_of(up: Upstream) -> Tensor:
+def last_of(up: PromptWrites) -> Tensor:
     """The stream [d_model] before the final norm at the last position."""
     final = up.stream.final
     assert final is not None, "the pass stopped before the final norm"
     return final[up.prompt, up.span.stop - 1]
 
 
-def _readout(up: Upstream) -> Readout:
+def _readout(up: PromptWrites) -> Readout:
     return Readout.of(up.stream.model, last_of(up))
 
 
-def _along(up: Upstream, direction: Tensor) -> Tensor:
+def _along(up: PromptWrites, direction: Tensor) -> Tensor:
     """Every component's write at the last position along a direction of the stream: [components]."""
     n, last = up.n_layers, up.tokens - 1
     # ⟨W_O v, direction⟩ = ⟨v, W_Oᵀ direction⟩: one small vector per head instead of a write per token
@@ -187,7 +187,7 @@ def _along(up: Upstream, direction: Tensor) -> Tensor:
     return torch.cat(((values[..., 0] * weights).flatten(), up.static[:, last] @ direction))
 
 
-def _write(up: Upstream, index: int) -> Tensor:
+def _write(up: PromptWrites, index: int) -> Tensor:
     """The write of one component at the last position: [d_model]."""
     last = up.tokens - 1
     component = up.component(up.n_layers, index)

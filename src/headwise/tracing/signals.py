@@ -6,19 +6,16 @@ and along a second way (from the written vectors themselves), so that they also 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from headwise.bases.cell import layer_channels
 from headwise.tracing.rotations import prompt_rotary
-from headwise.tracing.search import Firing
-from headwise.tracing.upstream import Upstream
-from headwise.types import Component, Side
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Component, Head, Side, Signal
 
 
-def component_writes(up: Upstream, component: Component) -> Tensor:
+def component_writes(up: PromptWrites, component: Component) -> Tensor:
     """What one component wrote into the stream at every position: [T, d_model].
 
     A head without a source token (−1) is the whole head: what it carried from all of them.
@@ -43,11 +40,11 @@ def component_writes(up: Upstream, component: Component) -> Tensor:
     return up.static[1 + component.layer * up.per_layer + (up.per_layer - 1 if last else 0)].double()
 
 
-def component_shares(up: Upstream, firing: Firing, side: Side, component: Component) -> Tensor:
+def component_shares(up: PromptWrites, head: Head, side: Side, component: Component) -> Tensor:
     """A component's share of the head's query or key at every position: [T, d_head], after QK-norm and RoPE."""
-    layer = firing.layer
+    layer = head.layer
     maps, scalars = up.reading(layer, side)
-    index = firing.head if side == "query" else firing.head // up.group
+    index = head.index if side == "query" else head.index // up.group
     if component.kind == "offset":
         assert maps.offset is not None
         vectors = maps.offset[index] * scalars.offset[up.prompt, up.span, index, None].double()
@@ -60,25 +57,18 @@ def component_shares(up: Upstream, firing: Firing, side: Side, component: Compon
     return prompt_rotary(rotary, up).turn(vectors[None, None])[0, 0]
 
 
-def signal_vectors(
-    up: Upstream,
-    firing: Firing,
-    side: Side,
-    component: Component,
-    channels: Sequence[int],
-    shares: Tensor | None = None,
-) -> Tensor:
-    """The signal of a component in some channels, in head space.
+def signal_vectors(up: PromptWrites, signal: Signal, query: int, shares: Tensor | None = None) -> Tensor:
+    """A signal in head space.
 
-    On the query side [d_head], at the firing's query position; on the key side [T, d_head], at every key. Taking it
+    On the query side [d_head], at the position ``query``; on the key side [T, d_head], at every key. Taking it
     from the query (from the keys as this row sees them) removes the signal and nothing else. ``shares`` are the
-    component's, where they are at hand.
+    writer's, where they are at hand.
     """
-    found = layer_channels(up.stream.model, firing.layer)
-    query_map, key_map = (x[firing.head].to(up.device) for x in (found.query_map, found.key_map))
+    head, chosen = signal.head, list(signal.channels)
+    found = layer_channels(up.stream.model, head.layer)
+    query_map, key_map = (x[head.index].to(up.device) for x in (found.query_map, found.key_map))
     if shares is None:
-        shares = component_shares(up, firing, side, component)
-    chosen = list(channels)
-    if side == "query":
-        return (shares[firing.query] @ query_map[:, chosen]) @ key_map[chosen]
+        shares = component_shares(up, head, signal.side, signal.writer)
+    if signal.side == "query":
+        return (shares[query] @ query_map[:, chosen]) @ key_map[chosen]
     return (shares @ key_map[chosen].mT) @ query_map[:, chosen].mT

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headwise.tracing.search import Firing, LayerSearch, Rules, SideSignals
+from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.seeds import Seed
-from headwise.tracing.upstream import Upstream
-from headwise.types import Component, Side
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Component, Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -20,40 +20,37 @@ class Traced:
     """What was found for one prompt."""
 
     seeds: list[Seed]
-    attention: dict[Firing, float] = field(default_factory=dict)
+    attention: dict[Cell, float] = field(default_factory=dict)
     """Every firing that was met, expanded or not; 0 for a token that lies after the query."""
-    signals: dict[Firing, dict[Side, SideSignals]] = field(default_factory=dict)
+    signals: dict[Cell, dict[Side, SideSignals]] = field(default_factory=dict)
     """The firings that were expanded."""
 
 
-def upstream_firing(component: Component, side: Side, below: Firing) -> Firing | None:
-    """The firing that a head component selected for another firing stands for; None for other components."""
-    if component.kind != "head":
-        return None
-    at = below.query if side == "query" else below.key
-    return Firing(component.layer, component.index, at, component.source)
+def cell_of(component: Component, position: int) -> Cell | None:
+    """The cell of a head component that was read at a position; None for other components."""
+    return None if component.kind != "head" else Cell(component.head, position, component.source)
 
 
 def trace_down(
-    model: Model, ups: Sequence[Upstream], seeds: Sequence[list[Seed]], rules: Rules
+    model: Model, ups: Sequence[PromptWrites], seeds: Sequence[list[Seed]], rules: Rules
 ) -> list[Traced]:
     """Trace several prompts of one batch from their seeds, layer by layer downwards."""
     traced = [Traced(list(found)) for found in seeds]
-    waiting: dict[int, dict[int, set[Firing]]] = {}
+    waiting: dict[int, dict[int, set[Cell]]] = {}
 
-    def meet(prompt: int, firing: Firing) -> None:
-        waiting.setdefault(firing.layer, {}).setdefault(prompt, set()).add(firing)
+    def meet(prompt: int, firing: Cell) -> None:
+        waiting.setdefault(firing.head.layer, {}).setdefault(prompt, set()).add(firing)
 
     for prompt, (up, found) in enumerate(zip(ups, seeds, strict=True)):
         for seed in found:
-            if seed.component.kind == "head":
-                c = seed.component
-                meet(prompt, Firing(c.layer, c.index, up.tokens - 1, c.source))
+            firing = cell_of(seed.component, up.tokens - 1)
+            if firing is not None:
+                meet(prompt, firing)
     for layer in range(model.n_layers - 1, -1, -1):
-        chosen: dict[int, list[Firing]] = {}
+        chosen: dict[int, list[Cell]] = {}
         for prompt, met in sorted(waiting.pop(layer, {}).items()):
             up, firings = ups[prompt], sorted(met)
-            attention = up.cells(layer, firings)
+            attention = up.attention_at(firings)
             traced[prompt].attention.update(zip(firings, attention, strict=True))
             expanded = [f for f, a in zip(firings, attention, strict=True) if _expands(up, f, a, rules)]
             if expanded:
@@ -66,18 +63,18 @@ def trace_down(
             for firing, sides in zip(firings, search.run(ups[prompt], firings), strict=True):
                 traced[prompt].signals[firing] = sides
                 for side, signals in sides.items():
-                    for component in set(signals.components):
-                        next_firing = upstream_firing(component, side, firing)
-                        if next_firing is not None:
-                            meet(prompt, next_firing)
+                    for writer in {one.signal.writer for one in signals.removed}:
+                        above = cell_of(writer, firing.at(side))
+                        if above is not None:
+                            meet(prompt, above)
     return traced
 
 
-def _expands(up: Upstream, firing: Firing, attention: float, rules: Rules) -> bool:
+def _expands(up: PromptWrites, firing: Cell, attention: float, rules: Rules) -> bool:
     """Not at layer 0 (nothing lies below), nor at the first token, nor below the threshold."""
-    if firing.layer == 0 or firing.query == 0 or firing.key > firing.query:
+    if firing.head.layer == 0 or firing.query == 0 or firing.key > firing.query:
         return False
     keys = firing.query + 1
     if rules.visible_keys:
-        keys = int(up.visible(firing.layer)[firing.query].sum())
+        keys = int(up.visible(firing.head.layer)[firing.query].sum())
     return attention >= rules.threshold(keys)

@@ -21,9 +21,9 @@ def document(why: Explanation) -> dict[str, Any]:
         "model": why.model,
         "prompt": why.prompt,
         "tokens": list(why.tokens),
-        "head": str(question.head),
-        "query": question.query,
-        "key": question.key,
+        "head": str(question.cell.head),
+        "query": question.cell.query,
+        "key": question.cell.key,
         "attention": why.what.attention,
         "logit": why.what.logit,
         "answer": {
@@ -38,7 +38,7 @@ def document(why: Explanation) -> dict[str, Any]:
         "proof": _proof(why.proof),
         "chosen_because": question.because,
         "runners_up": [
-            {"head": str(r.head), "query": r.query, "key": r.key, "score": r.score}
+            {"head": str(r.cell.head), "query": r.cell.query, "key": r.cell.key, "score": r.score}
             for r in question.runners_up
         ],
         "sentence": why.sentence,
@@ -112,7 +112,7 @@ def _who(who: Who) -> dict[str, Any]:
 
 def component(part: Component) -> dict[str, Any]:
     """A component's name, kind, layer, and for a head its index and the token it read."""
-    name = str(part.head) if part.kind == "head" else str(part)
+    name = part.name
     made: dict[str, Any] = {"name": name, "kind": part.kind, "layer": part.layer}
     if part.kind == "head":
         made |= {"head": part.index, "source": part.source}

@@ -14,7 +14,7 @@ from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.errors import HeadwiseError
 from headwise.model.stream import split
 from headwise.tokens import Prompt, shown
-from headwise.tracing.upstream import Upstream
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Head
 from headwise.why.document import document
 from headwise.why.proof import Proof, prove
@@ -51,15 +51,15 @@ class Explanation:
 
     @property
     def head(self) -> Head:
-        return self.question.head
+        return self.question.cell.head
 
     @property
     def query(self) -> int:
-        return self.question.query
+        return self.question.cell.query
 
     @property
     def key(self) -> int:
-        return self.question.key
+        return self.question.cell.key
 
     @property
     def attention(self) -> float:
@@ -142,19 +142,19 @@ def explain(
     with torch.no_grad():
         clock.start("reading the prompt")
         stream = split(model, token_ids)
-        up = Upstream(stream, 0)
+        up = PromptWrites(stream, 0)
         clock.start("finding the question")
         found = find_answer(model, token_ids, _last_logits(model, stream), answer, wrong)
         question = ask(model, up, tokens, found, head, query, key)
-        chosen = _features(banks, question.head)
+        chosen = _features(banks, question.cell.head)
         clock.start("what made the score")
-        made = what(up, question, chosen)
+        made = what(up, question.cell, chosen)
         clock.start("who wrote it")
-        writers = who(up, question, made.attention, chosen, tau)
+        writers = who(up, question.cell, made.attention, chosen, tau)
         clock.start("proof")
         rival = made.rivals[0].key if made.rivals else None
-        proof = prove(up, question, found, writers, chosen, rival, draws=draws, seed=seed)
-        pattern = stream.whole_pattern(question.head)
+        proof = prove(up, question.cell, found, writers, chosen, rival, draws=draws, seed=seed)
+        pattern = stream.whole_pattern(question.cell.head)
         clock.stop()
     text = prompt if isinstance(prompt, str) else None
     seconds = sum(clock.stages.values())

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 from torch import Tensor
 
-from headwise.circuits.counterfactual import Known, Members, Removal, removal, unused
+from headwise.circuits.counterfactual import Known, Removal, removal, unused
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.subspaces import random_subspaces
 from headwise.model.edits import Edit, RemoveWithin, SwapWithin
 from headwise.randomness import seeded
 from headwise.tracing.integrate import attention as softmax_row
-from headwise.tracing.upstream import Upstream
-from headwise.types import Side, Subspace
-from headwise.why.question import Answer, Question
-from headwise.why.who import Who, mean_and_spread, members
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Side, Signal, Subspace
+from headwise.why.question import Answer
+from headwise.why.who import Who, mean_and_spread
 
 AGREE = 1e-4
 """Prediction and observation count as equal up to this attention."""
@@ -135,8 +136,8 @@ class Proof:
 
 
 def prove(
-    up: Upstream,
-    question: Question,
+    up: PromptWrites,
+    cell: Cell,
     answer: Answer,
     who: Who,
     features: Sequence[BankFeature] = (),
@@ -147,27 +148,25 @@ def prove(
 ) -> Proof:
     """Run every removal and its controls as copies of the prompt in one edited forward pass."""
     generator = seeded(seed)
-    model, firing = up.stream.model, question.firing
-    cases: dict[str, dict[Side, Members]] = {
-        side: {side: members(signals)} for side, signals in who.signals.items() if signals.resolved
+    model = up.stream.model
+    cases: dict[str, dict[Side, list[Signal]]] = {
+        side: {side: found.signals} for side, found in who.signals.items() if found.resolved
     }
     if len(cases) == 2:
-        cases["both"] = {side: members(signals) for side, signals in who.signals.items()}
+        cases["both"] = {side: found.signals for side, found in who.signals.items()}
     known: Known = {}
-    removals: list[Removal] = [removal(up, firing, case, known) for case in cases.values()]
+    removals: list[Removal] = [removal(up, cell, chain(*case.values()), known) for case in cases.values()]
     main = list(cases.values())[-1] if cases else {}
     controls = [
-        removal(up, firing, {side: unused(m, model.d_head, generator) for side, m in main.items()}, known)
+        removal(up, cell, chain(*[unused(m, model.d_head, generator) for m in main.values()]), known)
         for _ in range(draws if main else 0)
     ]
     plans: list[list[Edit]] = [[], *(one.edits() for one in (*removals, *controls))]
     feature_plans = [
-        (feature, kind, edit)
-        for feature in features
-        for kind, edit in _feature_edits(question, feature, rival)
+        (feature, kind, edit) for feature in features for kind, edit in _feature_edits(cell, feature, rival)
     ]
     plans += [[edit] for _, _, edit in feature_plans]
-    outcomes = _run(up, question, answer, plans)
+    outcomes = _run(up, cell, answer, plans)
 
     tests = []
     for i, (name, case) in enumerate(cases.items()):
@@ -180,12 +179,10 @@ def prove(
     feature_tests = []
     start = 1 + len(removals) + len(controls)
     for (feature, kind, edit), seen in zip(feature_plans, outcomes[start:], strict=True):
-        predicted = _edited_cell(up, question, edit)
+        predicted = _edited_cell(up, cell, edit)
         rank = feature.query.rank if kind == "ablation" else feature.key.rank
         drawn = [
-            _edited_cell(
-                up, question, dict(_feature_edits(question, feature, rival, within=Subspace(basis)))[kind]
-            )
+            _edited_cell(up, cell, dict(_feature_edits(cell, feature, rival, within=Subspace(basis)))[kind])
             for basis in random_subspaces(model.d_head, rank, max(draws, 100), generator=generator)
         ]
         feature_tests.append(
@@ -195,51 +192,49 @@ def prove(
 
 
 def _feature_edits(
-    question: Question, feature: BankFeature, rival: int | None, within: Subspace | None = None
+    cell: Cell, feature: BankFeature, rival: int | None, within: Subspace | None = None
 ) -> list[tuple[str, Edit]]:
     """Remove the feature from the query; swap it between the key and the strongest rival."""
     query, key = within or feature.query, within or feature.key
     made: list[tuple[str, Edit]] = [
-        ("ablation", RemoveWithin(head=question.head, side="query", subspace=query, positions=question.query))
+        ("ablation", RemoveWithin(head=cell.head, side="query", subspace=query, positions=cell.query))
     ]
     if rival is not None:
         made.append(
             (
                 "swap",
-                SwapWithin(
-                    head=question.head, first=question.key, second=rival, subspace=key, seen_by=question.query
-                ),
+                SwapWithin(head=cell.head, first=cell.key, second=rival, subspace=key, seen_by=cell.query),
             )
         )
     return made
 
 
-def _run(up: Upstream, question: Question, answer: Answer, plans: list[list[Edit]]) -> list[Outcome]:
+def _run(up: PromptWrites, cell: Cell, answer: Answer, plans: list[list[Edit]]) -> list[Outcome]:
     token_ids = up.stream.token_ids[up.prompt]
     edits = [replace(edit, prompt=copy) for copy, plan in enumerate(plans) for edit in plan]
     got = up.stream.model.edit(
         [token_ids] * len(plans),
         edits,
-        heads=[question.head],
-        queries=question.query,
-        keys=question.key,
+        heads=[cell.head],
+        queries=cell.query,
+        keys=cell.key,
         batch_size=len(plans),
         max_tokens=max(8192, 4 * len(token_ids)),
     )
     logits = got.logits[:, 0].double()
     probability = torch.softmax(logits, -1)[:, answer.token]
     lead = logits[:, answer.token] - logits[:, answer.wrong]
-    cell = got.pattern[:, 0, 0, 0]
+    seen = got.pattern[:, 0, 0, 0]
     return [
-        Outcome(*row) for row in zip(cell.double().tolist(), probability.tolist(), lead.tolist(), strict=True)
+        Outcome(*row) for row in zip(seen.double().tolist(), probability.tolist(), lead.tolist(), strict=True)
     ]
 
 
-def _edited_cell(up: Upstream, question: Question, edit: Edit) -> float:
+def _edited_cell(up: PromptWrites, cell: Cell, edit: Edit) -> float:
     """The cell's attention after an edit of its query or of the keys its row sees, by the algebra alone."""
-    layer, head, d, s = question.firing
-    q: Tensor = up.q[layer, head].double()
-    k: Tensor = up.k[layer, head // up.group].double()
+    (head, d, s), layer = cell, cell.head.layer
+    q: Tensor = up.q[layer, head.index].double()
+    k: Tensor = up.k[layer, head.index // up.group].double()
     if edit.side == "query":
         q = edit.apply(q)
     else:

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.tokens import answer_token, one_cell, one_position, shown_after
-from headwise.tracing.search import Firing
 from headwise.tracing.seeds import answer_shares
-from headwise.tracing.upstream import Upstream
-from headwise.types import Head
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Head
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -43,9 +42,7 @@ class Answer:
 class RunnerUp:
     """Another cell that could have been asked about, and the number by which it was ranked."""
 
-    head: Head
-    query: int
-    key: int
+    cell: Cell
     score: float
 
 
@@ -53,15 +50,9 @@ class RunnerUp:
 class Question:
     """One cell of one head's pattern, how it was chosen, and what came after it in the ranking."""
 
-    head: Head
-    query: int
-    key: int
+    cell: Cell
     because: str
     runners_up: tuple[RunnerUp, ...] = ()
-
-    @property
-    def firing(self) -> Firing:
-        return Firing(self.head.layer, self.head.index, self.query, self.key)
 
 
 def find_answer(
@@ -98,7 +89,7 @@ def find_answer(
 
 def ask(
     model: Model,
-    up: Upstream,
+    up: PromptWrites,
     tokens: Sequence[str],
     answer: Answer,
     head: str | Head | None,
@@ -117,7 +108,7 @@ def ask(
 
 
 def _by_answer(
-    up: Upstream, tokens: Sequence[str], answer: Answer, query: int | None, key: int | None
+    up: PromptWrites, tokens: Sequence[str], answer: Answer, query: int | None, key: int | None
 ) -> Question:
     """The head that brings most of the answer to the last position, and the token it brings it from."""
     last = up.tokens - 1
@@ -143,17 +134,17 @@ def _by_answer(
     found = []
     for index, share in zip(best.indices.tolist(), best.values.tolist(), strict=True):
         part = up.component(up.n_layers, index)
-        found.append(RunnerUp(part.head, last, part.source, share))
-    first = found[0]
+        found.append(RunnerUp(Cell(part.head, last, part.source), share))
+    first, share = found[0].cell, found[0].score
     against = repr(answer.wrong_text) if answer.compared else "the mean token"
     why = (
         f"of all heads, {first.head} brings most of {answer.text!r} over {against} to the last token from elsewhere: "
-        f"{first.score:+.2f} of {total:.2f}, by reading {tokens[first.key]!r} ({first.key})"
+        f"{share:+.2f} of {total:.2f}, by reading {tokens[first.key]!r} ({first.key})"
     )
-    return Question(first.head, first.query, first.key, why, tuple(found[1:]))
+    return Question(first, why, tuple(found[1:]))
 
 
-def _by_head(up: Upstream, head: Head, query: int | None, key: int | None) -> Question:
+def _by_head(up: PromptWrites, head: Head, query: int | None, key: int | None) -> Question:
     """The strongest cell of one head's pattern, in the row or column that was named."""
     pattern = up.stream.whole_pattern(head, up.prompt)
     visible = up.visible(head.layer)
@@ -162,7 +153,7 @@ def _by_head(up: Upstream, head: Head, query: int | None, key: int | None) -> Qu
             raise HeadwiseError(
                 f"{head} at position {query} cannot see position {key}: it is outside its window"
             )
-        return Question(head, query, key, "head, query and key were given")
+        return Question(Cell(head, query, key), "head, query and key were given")
     allowed = visible.clone()
     allowed[0] = query == 0  # the first token can only read itself
     said = []
@@ -180,9 +171,8 @@ def _by_head(up: Upstream, head: Head, query: int | None, key: int | None) -> Qu
     scores = pattern.masked_fill(~allowed, -1.0)
     best = scores.flatten().topk(min(RUNNERS_UP + 1, int(allowed.sum())))
     cells = [
-        RunnerUp(head, index // up.tokens, index % up.tokens, score)
+        RunnerUp(Cell(head, index // up.tokens, index % up.tokens), score)
         for index, score in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
-    first = cells[0]
     why = f"the strongest attention of {head}" + (f" ({', '.join(said)})" if said else "")
-    return Question(head, first.query, first.key, why, tuple(cells[1:]))
+    return Question(cells[0].cell, why, tuple(cells[1:]))

@@ -15,7 +15,8 @@ def sentence(
     tokens: Sequence[str], question: Question, answer: Answer, what: What, who: Who, proof: Proof
 ) -> str:
     """Head, token, channel, writers, and what happens without them."""
-    start = f"{question.head} at {tokens[question.query]!r} reads {tokens[question.key]!r}"
+    head, query, key = question.cell
+    start = f"{head} at {tokens[query]!r} reads {tokens[key]!r}"
     main = proof.main
     if main is None:
         return f"{start} with attention {what.attention:.2f}, but no small set of signals causes it."

@@ -12,8 +12,8 @@ from headwise.bases.cell import Channels
 from headwise.bases.relative import channels_needed, sparsity
 from headwise.contrast.attribution import query_split
 from headwise.contrast.bank import BankFeature
-from headwise.tracing.upstream import Upstream
-from headwise.why.question import Question
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell
 
 RIVALS = 5
 
@@ -72,9 +72,9 @@ class What:
         return self.unexplained / self.relative if self.relative else float("nan")
 
 
-def what(up: Upstream, question: Question, features: Sequence[BankFeature] = ()) -> What:
+def what(up: PromptWrites, cell: Cell, features: Sequence[BankFeature] = ()) -> What:
     """Split the cell's logit, and its lead over the other keys, by channel and by feature."""
-    model, head, d, s = up.stream.model, question.head, question.query, question.key
+    model, (head, d, s) = up.stream.model, cell
     q = up.q[head.layer, head.index, d].double().cpu()
     keys = up.k[head.layer, head.index // up.group].double().cpu()
     visible = up.visible(head.layer)[d].cpu()

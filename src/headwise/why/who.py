@@ -10,9 +10,8 @@ import torch
 from headwise.contrast.attribution import query_split
 from headwise.contrast.bank import BankFeature
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
-from headwise.tracing.upstream import Upstream
-from headwise.types import Component, Side
-from headwise.why.question import Question
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Component, Side
 
 
 @dataclass(frozen=True)
@@ -71,24 +70,22 @@ class Who:
 
 
 def who(
-    up: Upstream,
-    question: Question,
+    up: PromptWrites,
+    cell: Cell,
     attention: float,
     features: Sequence[BankFeature] = (),
     tau: float | None = None,
 ) -> Who:
     """Search both sides of the cell for the smallest cause, and name who wrote it."""
-    head, d, s = question.head, question.query, question.key
+    head, d, s = cell
     rules = Rules(tau=tau)
     threshold = rules.threshold(int(up.visible(head.layer)[d].sum()))
     if attention <= threshold and tau is None:
         # A weak attention is a firing too if somebody asks about it: explain half of it.
         threshold = attention / 2
         rules = Rules(tau=threshold)
-    found = LayerSearch(up.stream.model, head.layer, rules, up.dtype).run(up, [question.firing])[0]
-    writers = [
-        writer for side, signals in found.items() for writer in _writers(signals, d if side == "query" else s)
-    ]
+    found = LayerSearch(up.stream.model, head.layer, rules, up.dtype).run(up, [cell])[0]
+    writers = [writer for signals in found.values() for writer in _writers(signals)]
     stream = up.stream
     places: dict[Side, int] = {"query": d, "key": s}
     shares = {side: stream.shares(head, side, place, up.prompt) for side, place in places.items()}
@@ -114,22 +111,20 @@ def who(
     return Who(threshold, tuple(writers), found, written, error)
 
 
-def _writers(signals: SideSignals, position: int) -> list[Writer]:
-    total = signals.attention - signals.after
-    by_component: dict[Component, tuple[list[int], float]] = {}
-    for component, channel, drop in zip(signals.components, signals.channels, signals.drops, strict=True):
-        channels, before = by_component.get(component, ([], 0.0))
-        by_component[component] = ([*channels, channel], before + drop)
+def _writers(found: SideSignals) -> list[Writer]:
+    total, position = found.attention - found.after, found.cell.at(found.side)
     made = [
-        Writer(component, signals.side, position, tuple(channels), drop, drop / total if total else 0.0)
-        for component, (channels, drop) in by_component.items()
+        Writer(
+            component=one.signal.writer,
+            side=found.side,
+            position=position,
+            channels=one.signal.channels,
+            drop=one.drop,
+            share=one.drop / total if total else 0.0,
+        )
+        for one in found.by_writer()
     ]
     return sorted(made, key=lambda writer: -writer.drop)
-
-
-def members(signals: SideSignals) -> list[tuple[Component, int]]:
-    """The signals of a side as (component, channel)."""
-    return list(zip(signals.components, signals.channels, strict=True))
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:

@@ -41,7 +41,7 @@ def channels_report(split: ChannelSplit, channels: Channels, tokens: Sequence[st
     styled(spectrum, height=300, xaxis_title="channel", yaxis_title="singular value")
     needed, turned = split.channels_needed, split.control_channels_needed
     return Report(
-        f"Channels of {split.head}",
+        f"Channels of {split.cell.head}",
         [
             Section("Which channels", [Figure(by_channel, BY_CHANNEL)]),
             Section(
@@ -56,8 +56,8 @@ def channels_report(split: ChannelSplit, channels: Channels, tokens: Sequence[st
             ),
             Section("Spectrum", [Figure(spectrum, "Singular values of the head's query–key form.")]),
         ],
-        subtitle=f"{literal(repr(tokens[split.query]))} ({split.query}) attends to "
-        f"{literal(repr(tokens[split.key]))} ({split.key})",
+        subtitle=f"{literal(repr(tokens[split.cell.query]))} ({split.cell.query}) attends to "
+        f"{literal(repr(tokens[split.cell.key]))} ({split.cell.key})",
         facts={
             "attention": f"{split.attention:.3f}",
             "relative attention": f"{float(split.relative.sum()):.3f}",

@@ -39,10 +39,10 @@ def channels_table(
     split: ChannelSplit, channels: Channels, tokens: Sequence[str], top: int
 ) -> RenderableType:
     """One cell's logit and relative attention over the strongest channels."""
-    total = float(split.relative.sum())
+    total, cell = float(split.relative.sum()), split.cell
     head = Text(
-        f"{split.head}: {quoted(tokens[split.query])} ({split.query}) attends to {quoted(tokens[split.key])} "
-        f"({split.key}) with {split.attention:.3f}",
+        f"{cell.head}: {quoted(tokens[cell.query])} ({cell.query}) attends to {quoted(tokens[cell.key])} "
+        f"({cell.key}) with {split.attention:.3f}",
         style="bold",
     )
     table = _table("channel", "σ", "logit", "relative", "", right=("channel", "σ", "logit", "relative"))
@@ -76,13 +76,10 @@ def firing_table(found: FiringTrace) -> RenderableType:
     for side, signals in found.sides.items():
         table = _table("component", "channel", "attention taken", "attribution", title=f"\n{side} side",
                        right=("channel", "attention taken", "attribution"))  # fmt: skip
-        for component, channel, drop, ig in zip(
-            signals.components, signals.channels, signals.drops, signals.attributions, strict=True
-        ):
-            name = str(component) + (
-                f" {quoted(tokens[component.source])}" if component.kind == "head" else ""
-            )
-            table.line(name, str(channel), f"{drop:+.4f}", f"{ig:+.4f}")
+        for one in signals.removed:
+            writer, (channel,) = one.signal.writer, one.signal.channels
+            name = str(writer) + (f" {quoted(tokens[writer.source])}" if writer.kind == "head" else "")
+            table.line(name, str(channel), f"{one.drop:+.4f}", f"{one.attribution:+.4f}")
         parts.append(
             table
             if signals.resolved

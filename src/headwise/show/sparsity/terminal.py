@@ -10,7 +10,8 @@ from rich.text import Text
 from headwise.show.kit.terminal import plain_table
 
 if TYPE_CHECKING:
-    from headwise.sparsity.study import SparsityStudy, Value
+    from headwise.sparsity.study import SparsityStudy
+    from headwise.types import Estimate
 
 
 def sparsity_table(study: SparsityStudy) -> RenderableType:
@@ -48,5 +49,5 @@ def sparsity_table(study: SparsityStudy) -> RenderableType:
     )
 
 
-def _interval(value: Value, sign: str = "") -> str:
+def _interval(value: Estimate, sign: str = "") -> str:
     return f"{value.mean:{sign}.2f} ({value.low:{sign}.2f}, {value.high:{sign}.2f})"

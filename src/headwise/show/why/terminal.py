@@ -48,8 +48,8 @@ def _question(why: Explanation) -> list[RenderableType]:
     ]
     if question.runners_up:
         rest = ", ".join(
-            f"{r.head} {quoted(_short(tokens[r.query]))}→{quoted(_short(tokens[r.key]))} {r.score:.2f}"
-            for r in question.runners_up
+            f"{head} {quoted(_short(tokens[query]))}→{quoted(_short(tokens[key]))} {score:.2f}"
+            for (head, query, key), score in ((r.cell, r.score) for r in question.runners_up)
         )
         lines.append(Text(f"Next:   {rest}"))
     return list(lines)

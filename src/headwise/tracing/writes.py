@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from headwise.model.reading import SideMaps, SideScalars, side_maps, side_scalars
-from headwise.types import Component, Side
+from headwise.types import Cell, Component, Side
 
 if TYPE_CHECKING:
     from headwise.model.stream import Stream
@@ -26,7 +26,7 @@ LONG = 96
 """From this many tokens on, heads are read through small d_head × d_head matrices instead of their written vectors."""
 
 
-class Upstream:
+class PromptWrites:
     """One prompt's writes. L layers, H heads, T tokens of the prompt (no padding)."""
 
     def __init__(self, stream: Stream, prompt: int) -> None:
@@ -153,9 +153,11 @@ class Upstream:
         weights = scores.sub_(self.log_sums[low:high, ..., None]).exp_()
         return weights if self.post is None else weights * self.post[low:high, None, :, None]
 
-    def cells(self, layer: int, firings: Sequence[tuple[int, int, int, int]]) -> list[float]:
-        """The model's attention at some cells (layer, head, query, key) of one layer; 0 where not visible."""
-        _, head, d, s = torch.tensor(firings, device=self.device).mT
+    def attention_at(self, cells: Sequence[Cell]) -> list[float]:
+        """The model's attention at some cells of one layer; 0 where not visible."""
+        layer = cells[0].head.layer
+        places = [(cell.head.index, cell.query, cell.key) for cell in cells]
+        head, d, s = torch.tensor(places, device=self.device).mT
         logits = (self.q[layer, head, d] * self.k[layer, head // self.group, s]).sum(-1) * self.scale[layer]
         if self.cap is not None:
             logits = self.cap * torch.tanh(logits / self.cap)
