@@ -28,8 +28,10 @@ from headwise.tasks.labelled.types import Contrast, Example, Task
 from headwise.tasks.labelled.words import ENTITIES, LABELS, check_words, halves
 
 Variant = Literal["triplet", "run"]
+VARIES = {"order": "order", "lexical": "entity", "reflexive": "label"}
+"""Every contrast and the group that it is about."""
 
-# The entity stands before its label: a label that comes first cannot know what it will be bound to.
+# The entity comes before its label: a label that comes first cannot know what it will be bound to.
 FIT_CLAUSES = ("The {e} is in Box {b}.", "You will find the {e} in Box {b}.", "The {e} was put in Box {b}.")
 TEST_CLAUSES = ("I saw the {e} in Box {b}.", "The {e} can be found in Box {b}.")
 ASK = " The {e} is in Box"
@@ -38,7 +40,7 @@ FILLERS = ("Also,", "After that,", "In the same room,", "Look again:", "As far a
 SHOT = "The violin is in Box 7. The saddle is in Box 3. The saddle is in Box 3.\n"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Scene:
     """One context: entities and labels in order, its wording, and the words that jitter positions."""
 
@@ -104,8 +106,8 @@ class _Writer:
         """The same example, its negative key read from the scene with another entity in the asked clause."""
         entities = (*scene.entities[:asked], entity, *scene.entities[asked + 1 :])
         changed = replace(scene, entities=entities)
-        # A key depends on what stands before it alone, so a triplet needs the context only up to its box. In
-        # a chat template, what stands after the text would be cut off with it.
+        # A key depends on what comes before it alone, so a triplet needs the context only up to its box. In
+        # a chat template, what comes after the text would be cut off with it.
         short = variant == "triplet" and self.format != "chat"
         tokens, keys = self.tokens(changed, asked, until=asked if short else None)
         if short:
@@ -129,14 +131,13 @@ def binding(
     test: int | None = None,
     scan: int | None = None,
     pairs: int = 9,
-    contrasts: Sequence[str] = ("order", "lexical", "reflexive"),
+    contrasts: Sequence[str] = tuple(VARIES),
     variant: Variant = "triplet",
     jitter: bool = False,
     format: str = "plain",
     seed: int = 0,
 ) -> Task:
-    """The binding task: ``prompts`` to fit each contrast, ``test`` and ``scan`` prompts (a third each, if
-    None).
+    """The binding task: ``prompts`` to fit each contrast, ``test`` and ``scan`` prompts (None: a third as many each).
 
     ``jitter`` puts fillers of different lengths between the clauses, so that order no longer is position.
     """
@@ -146,69 +147,110 @@ def binding(
     if not 2 <= pairs <= 20:
         raise HeadwiseError(f"{pairs} pairs cannot be made: give 2 to 20")
     for name in contrasts:
-        if name not in ("order", "lexical", "reflexive"):
-            raise HeadwiseError(f"contrast {name!r} is not known: write order, lexical, reflexive")
+        if name not in VARIES:
+            raise HeadwiseError(f"contrast {name!r} is not known: write {', '.join(VARIES)}")
     labels = check_words(tokenizer, LABELS, single=True, least=pairs, what="box labels")
     entities = check_words(tokenizer, ENTITIES, single=True, least=2 * pairs + 2, what="entities")
     fit_entities, test_entities = halves(entities)
-    writer, rng = _Writer(tokenizer, form, labels), random.Random(f"binding {seed}")
-    fixed = tuple(fit_entities[:pairs])
-
-    def scene(pool: Sequence[str], clauses: Sequence[str], kind: str) -> _Scene:
-        at = rng.randrange(len(clauses))
-        fillers = [rng.choice((*FILLERS, "", "")) if jitter else "" for _ in range(pairs)]
-        return _Scene(
-            tuple(rng.sample(list(pool), pairs)),
-            tuple(rng.sample(labels, pairs)),
-            clauses[at],
-            f"{kind} {at + 1}",
-            tuple(fillers),
-        )
-
-    def fit(name: str) -> Contrast:
-        made = []
-        for number in range(prompts):
-            if name == "lexical":
-                drawn, asked = scene(fit_entities, FIT_CLAUSES, "fit"), number % pairs
-                new = rng.choice([e for e in fit_entities if e not in drawn.entities])
-                example = writer.example(drawn, asked)
-                made.append(writer.counterfactual(example, drawn, asked, new, variant))
-                continue
-            drawn = scene(fixed, FIT_CLAUSES, "fit")
-            asked = number % pairs if name == "order" else pairs // 2
-            # The queried entity is always the same: bring it to the place that is asked for.
-            places = list(drawn.entities)
-            here = places.index(fixed[0])
-            places[here], places[asked] = places[asked], places[here]
-            made.append(writer.example(replace(drawn, entities=tuple(places)), asked))
-        return Contrast(
-            name, tuple(made), {"order": "order", "lexical": "entity", "reflexive": "label"}[name]
-        )
-
+    design = _Design(
+        writer=_Writer(tokenizer, form, labels),
+        rng=random.Random(f"binding {seed}"),
+        labels=labels,
+        fit_entities=fit_entities,
+        test_entities=test_entities,
+        pairs=pairs,
+        variant=variant,
+        jitter=jitter,
+    )
     test = max(4, prompts // 3) if test is None else test
     scan = max(4, prompts // 3) if scan is None else scan
-    tested: list[Example] = []
-    for _ in range((test + 1) // 2):
-        drawn = scene(test_entities, TEST_CLAUSES, "test")
-        asked = rng.sample(range(pairs), 2)
-        for this, that in (asked, asked[::-1]):
-            example, number = writer.example(drawn, this), len(tested)
-            target = example.keys[example.key_groups["order"].index(str(that + 1))]
-            partner = number + 1 if number % 2 == 0 else number - 1
-            tested.append(replace(example, swap=(example.positive[0], target), partner=partner))
-    scanned = [writer.example(scene(fit_entities, FIT_CLAUSES, "fit"), i % pairs) for i in range(scan)]
     both = tuple(name for name in ("order", "lexical") if name in contrasts)
+    # One generator draws them all, in this order.
+    tested, scanned = design.tested(test), design.scanned(scan)
     return Task(
         name="binding",
         rule="accuracy",
-        scan=Contrast("binding", tuple(scanned), "order"),
-        fits=tuple(fit(name) for name in contrasts),
-        test=Contrast("binding", tuple(tested), "order"),
+        scan=Contrast("binding", scanned, "order"),
+        fits=tuple(Contrast(name, design.fitted(name, prompts), VARIES[name]) for name in contrasts),
+        test=Contrast("binding", tested, "order"),
         unions={"order+lexical": both} if len(both) == 2 else {},
         held_out=("entity", "template"),
-        colours={"order": "order", "lexical": "entity", "reflexive": "label", "order+lexical": "order"},
+        colours={**VARIES, "order+lexical": "order"},
         settings={
-            "prompts": prompts, "test": test, "scan": scan, "pairs": pairs, "contrasts": list(contrasts),
-            "variant": variant, "jitter": jitter, "format": form, "seed": seed,
+            "prompts": prompts,
+            "test": test,
+            "scan": scan,
+            "pairs": pairs,
+            "contrasts": list(contrasts),
+            "variant": variant,
+            "jitter": jitter,
+            "format": form,
+            "seed": seed,
         },
-    )  # fmt: skip
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Design:
+    """Draws scenes, and makes of them the prompts to scan, to fit and to test on."""
+
+    writer: _Writer
+    rng: random.Random
+    labels: Sequence[str]
+    fit_entities: Sequence[str]
+    test_entities: Sequence[str]
+    pairs: int
+    variant: Variant
+    jitter: bool
+
+    def scene(self, pool: Sequence[str], clauses: Sequence[str], kind: str) -> _Scene:
+        rng = self.rng
+        at = rng.randrange(len(clauses))
+        fillers = [rng.choice((*FILLERS, "", "")) if self.jitter else "" for _ in range(self.pairs)]
+        return _Scene(
+            entities=tuple(rng.sample(list(pool), self.pairs)),
+            labels=tuple(rng.sample(self.labels, self.pairs)),
+            clause=clauses[at],
+            template=f"{kind} {at + 1}",
+            fillers=tuple(fillers),
+        )
+
+    def scanned(self, count: int) -> tuple[Example, ...]:
+        """Prompts that ask for every place in turn."""
+        return tuple(
+            self.writer.example(self.scene(self.fit_entities, FIT_CLAUSES, "fit"), i % self.pairs)
+            for i in range(count)
+        )
+
+    def fitted(self, name: str, count: int) -> tuple[Example, ...]:
+        """The prompts of one contrast."""
+        return tuple(self._lexical(i) if name == "lexical" else self._fixed(name, i) for i in range(count))
+
+    def _lexical(self, number: int) -> Example:
+        """Another entity takes the asked one's place in the counterfactual."""
+        drawn, asked = self.scene(self.fit_entities, FIT_CLAUSES, "fit"), number % self.pairs
+        new = self.rng.choice([e for e in self.fit_entities if e not in drawn.entities])
+        return self.writer.counterfactual(self.writer.example(drawn, asked), drawn, asked, new, self.variant)
+
+    def _fixed(self, name: str, number: int) -> Example:
+        """The queried entity of a fixed set is always the same: bring it to the place that is asked for."""
+        fixed = tuple(self.fit_entities[: self.pairs])
+        drawn = self.scene(fixed, FIT_CLAUSES, "fit")
+        asked = number % self.pairs if name == "order" else self.pairs // 2
+        places = list(drawn.entities)
+        here = places.index(fixed[0])
+        places[here], places[asked] = places[asked], places[here]
+        return self.writer.example(replace(drawn, entities=tuple(places)), asked)
+
+    def tested(self, count: int) -> tuple[Example, ...]:
+        """Pairs of prompts that share a scene and ask for each other's box."""
+        made: list[Example] = []
+        for _ in range((count + 1) // 2):
+            drawn = self.scene(self.test_entities, TEST_CLAUSES, "test")
+            asked = self.rng.sample(range(self.pairs), 2)
+            for this, that in (asked, asked[::-1]):
+                example, number = self.writer.example(drawn, this), len(made)
+                target = example.keys[example.key_groups["order"].index(str(that + 1))]
+                partner = number + 1 if number % 2 == 0 else number - 1
+                made.append(replace(example, swap=(example.positive[0], target), partner=partner))
+        return tuple(made)

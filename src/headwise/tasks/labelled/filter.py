@@ -9,7 +9,7 @@ prompt.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,22 +32,28 @@ class _Wording:
 
 FIT_WORDINGS = (
     _Wording(
-        "fit 1", "List: ", ".\n{C}:",
+        "fit 1",
+        "List: ",
+        ".\n{C}:",
         "List: red, oak, violin, green, pine, flute.\nColours: red, green.\n\n"
         "List: table, doctor, iron, chair, nurse, copper.\nFurniture: table, chair.\n\n",
     ),
     _Wording(
-        "fit 2", "Words: ", ".\nOnly the {c}:",
+        "fit 2",
+        "Words: ",
+        ".\nOnly the {c}:",
         "Words: tennis, oak, blue, hockey, pine, yellow.\nOnly the sports: tennis, hockey.\n\n",
     ),
-)  # fmt: skip
+)
 TEST_WORDINGS = (
     _Wording(
-        "test 1", "Items: ", ".\n{C}:",
+        "test 1",
+        "Items: ",
+        ".\n{C}:",
         "Items: piano, gold, lawyer, guitar, silver, teacher.\nInstruments: piano, guitar.\n\n"
         "Items: rose, blue, golf, tulip, yellow, rugby.\nFlowers: rose, tulip.\n\n",
     ),
-)  # fmt: skip
+)
 CHAT = "Here is a list of words: {list}. Which of them are {c}?"
 
 
@@ -64,11 +70,10 @@ def filter(
     format: str = "few-shot",
     seed: int = 0,
 ) -> Task:
-    """The filter task: ``prompts`` in all to fit the categories' contrasts, ``items`` of each category in a
-    list.
+    """The filter task: ``prompts`` in all to fit the categories' contrasts, ``items`` of each category in a list.
 
-    ``categories`` is 5, 13 or a choice of names. Items of several tokens are kept and stand by their last
-    one; ``single`` filters them out. ``jitter`` varies the length of the list.
+    ``categories`` is 5, 13 or a choice of names. Items of several tokens are kept, with their last token as the key;
+    ``single`` filters them out. ``jitter`` varies the length of the list.
     """
     form = check_format(format, tokenizer)
     names = _names(categories)
@@ -76,65 +81,111 @@ def filter(
         raise HeadwiseError(
             f"{prompts} prompts are too few for {len(names)} categories: give at least {4 * len(names)}"
         )
+    design = _Design(
+        tokenizer=tokenizer,
+        form=form,
+        rng=random.Random(f"filter {seed}"),
+        words=_words(tokenizer, names, items=items, single=single, jitter=jitter),
+        items=items,
+        jitter=jitter,
+    )
+    test = max(4, prompts // 3) if test is None else test
+    scan = max(4, prompts // 3) if scan is None else scan
+    # One generator draws them all, in this order.
+    tested, scanned = design.tested(test), design.scanned(scan)
+    each = prompts // len(names)
+    return Task(
+        name="filter" if len(names) == 5 else f"filter-{len(names)}",
+        rule="ratio",
+        scan=Contrast("filter", scanned, "category"),
+        fits=tuple(Contrast(name, design.fitted(name, each), "category") for name in names),
+        test=Contrast("filter", tested, "category"),
+        unions={"category": tuple(names)},
+        held_out=("item", "template"),
+        colours=dict.fromkeys((*names, "category"), "category"),
+        settings={
+            "prompts": prompts,
+            "test": test,
+            "scan": scan,
+            "categories": list(names),
+            "items": items,
+            "single": single,
+            "jitter": jitter,
+            "format": form,
+            "seed": seed,
+        },
+    )
+
+
+def _words(
+    tokenizer: Any, names: Sequence[str], *, items: int, single: bool, jitter: bool
+) -> dict[str, tuple[list[str], list[str]]]:
+    """Every category's words to fit on and to test on."""
     split: dict[str, tuple[list[str], list[str]]] = {}
     for name in names:
         least = 2 * items + (2 if jitter else 0)
         split[name] = halves(check_words(tokenizer, CATEGORIES[name], single=single, least=least, what=name))
         if items < 1 or min(map(len, split[name])) < items:
             raise HeadwiseError(
-                f"{items} items a list cannot be drawn from the {len(CATEGORIES[name])} {name}"
+                f"{items} items per list cannot be drawn from the {len(CATEGORIES[name])} {name}"
             )
-    rng = random.Random(f"filter {seed}")
+    return split
 
-    def draw(half: int) -> list[tuple[str, str]]:
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Design:
+    """Draws lists of words, and makes of them the prompts to scan, to fit and to test on."""
+
+    tokenizer: Any
+    form: Format
+    rng: random.Random
+    words: Mapping[str, tuple[Sequence[str], Sequence[str]]]
+    """Category → the words to fit on, and to test on."""
+    items: int
+    jitter: bool
+
+    def _draw(self, half: int) -> list[tuple[str, str]]:
         chosen = []
-        for name in names:
+        for name, words in self.words.items():
             # Every category has at least one item, so that the positive set is never empty.
-            count = rng.randint(1, items) if jitter else items
-            chosen += [(name, word) for word in rng.sample(split[name][half], count)]
-        rng.shuffle(chosen)
+            count = self.rng.randint(1, self.items) if self.jitter else self.items
+            chosen += [(name, word) for word in self.rng.sample(words[half], count)]
+        self.rng.shuffle(chosen)
         return chosen
 
-    def write(chosen: list[tuple[str, str]], wording: _Wording, asked: str) -> Example:
-        return _example(tokenizer, form, chosen, wording, asked)
+    def fitted(self, asked: str, count: int) -> tuple[Example, ...]:
+        """Prompts that ask for one category."""
+        return tuple(self._fit_example(asked) for _ in range(count))
 
-    def fitted(count: int, asked: str | None) -> list[Example]:
-        made = []
-        for number in range(count):
-            category = names[number % len(names)] if asked is None else asked
-            made.append(write(draw(0), rng.choice(FIT_WORDINGS), category))
-        return made
+    def scanned(self, count: int) -> tuple[Example, ...]:
+        """Prompts that ask for every category in turn."""
+        names = list(self.words)
+        return tuple(self._fit_example(names[number % len(names)]) for number in range(count))
 
-    each = prompts // len(names)
-    test = max(4, prompts // 3) if test is None else test
-    scan = max(4, prompts // 3) if scan is None else scan
-    tested: list[Example] = []
-    for _ in range((test + 1) // 2):
-        chosen, wording, asked = draw(1), rng.choice(TEST_WORDINGS), rng.sample(names, 2)
-        picks = {name: rng.randrange(100) for name in asked}
-        for this, that in (asked, asked[::-1]):
-            example, number = write(chosen, wording, this), len(tested)
-            keys, kinds = example.keys, example.key_groups["category"]
-            pair = []
-            for name in (this, that):
-                of = sorted(key for key, kind in zip(keys, kinds, strict=True) if kind == name)
-                pair.append(of[picks[name] % len(of)])
-            partner = number + 1 if number % 2 == 0 else number - 1
-            tested.append(replace(example, swap=(pair[0], pair[1]), partner=partner))
-    return Task(
-        name="filter" if len(names) == 5 else f"filter-{len(names)}",
-        rule="ratio",
-        scan=Contrast("filter", tuple(fitted(scan, None)), "category"),
-        fits=tuple(Contrast(name, tuple(fitted(each, name)), "category") for name in names),
-        test=Contrast("filter", tuple(tested), "category"),
-        unions={"category": tuple(names)},
-        held_out=("item", "template"),
-        colours=dict.fromkeys((*names, "category"), "category"),
-        settings={
-            "prompts": prompts, "test": test, "scan": scan, "categories": list(names), "items": items,
-            "single": single, "jitter": jitter, "format": form, "seed": seed,
-        },
-    )  # fmt: skip
+    def _fit_example(self, asked: str) -> Example:
+        chosen = self._draw(0)
+        return _example(self.tokenizer, self.form, chosen, self.rng.choice(FIT_WORDINGS), asked)
+
+    def tested(self, count: int) -> tuple[Example, ...]:
+        """Pairs of prompts that share a list and ask for each other's category."""
+        made: list[Example] = []
+        for _ in range((count + 1) // 2):
+            chosen, wording = self._draw(1), self.rng.choice(TEST_WORDINGS)
+            asked = self.rng.sample(list(self.words), 2)
+            picks = {name: self.rng.randrange(100) for name in asked}
+            for this, that in (asked, asked[::-1]):
+                example, number = _example(self.tokenizer, self.form, chosen, wording, this), len(made)
+                original, target = (_key_of(example, name, picks[name]) for name in (this, that))
+                partner = number + 1 if number % 2 == 0 else number - 1
+                made.append(replace(example, swap=(original, target), partner=partner))
+        return tuple(made)
+
+
+def _key_of(example: Example, category: str, pick: int) -> int:
+    """One of the category's items, the same in both prompts of a pair."""
+    kinds = example.key_groups["category"]
+    of = sorted(key for key, kind in zip(example.keys, kinds, strict=True) if kind == category)
+    return of[pick % len(of)]
 
 
 def _names(categories: int | Sequence[str]) -> list[str]:
