@@ -127,7 +127,9 @@ def test_bad_input_is_one_line(
     assert "'another' with weights ffffffffffff" in _complaint(capsys, str(other))
     assert "distance 'words' is not known" in _complaint(capsys, str(run), "--distance", "words")
     assert "no label 'colour': there is kind, noise, name" in _complaint(capsys, str(run), "--by", "colour")
-    assert "holds another run (circuits)" in _complaint(capsys, str(run), "--no-causality", "--out", str(run))
+    assert "holds another run (circuits, not families)" in _complaint(
+        capsys, str(run), "--no-causality", "--out", str(run)
+    )
 
 
 def test_circuits_that_are_all_alike_are_one_family(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from headwise.errors import HeadwiseError
-from headwise.runs import RunFolder
+from headwise.scale.folder import RunFolder
 from headwise.show.toy.alignment import sweep_figure
 from headwise.toy import alignment as world
 from headwise.toy.alignment import AlignmentRun, AlignmentSetup, case, pair_cosines, sweep, train_alignment
@@ -90,9 +90,10 @@ def test_a_killed_run_continues_to_the_same_end(tmp_path):
     setups = case("pair", 2)
     short = partial(train_alignment, setups, steps=60, batch=32, check_every=2)
     whole = short()
-    folder = RunFolder(tmp_path, "toy alignment", world.config(setups, 60))
-    short(folder=folder, stop_after=47)
-    resumed = short(folder=folder)
+    with RunFolder(tmp_path, "toy alignment", world.config(setups, 60)) as folder:
+        short(folder=folder, stop_after=47)
+    with folder:
+        resumed = short(folder=folder)
     for name, value in whole.weights.items():
         assert torch.equal(resumed.weights[name], value)
     assert resumed.history == whole.history

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from headwise.cli.toy import app
 from headwise.errors import HeadwiseError
+from headwise.scale.manifest import read_manifest
 from headwise.show.kit.report import figure_table
 from headwise.show.toy import payload as draw
 from headwise.toy.small_lm import DATA, LMSetup, build, save_model
@@ -72,6 +73,32 @@ def test_training_measures_given_checkpoints(tmp_path):
     assert len(document["checkpoints"]) == 2
     assert document["heads"]
     assert (out / "report.html").exists()
+
+
+@pytest.mark.parametrize("world", ["payload", "alignment", "training"])
+def test_folders_of_others_are_refused(tmp_path, world):
+    mine = tmp_path / "mine" / "thesis.tex"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    quick = {
+        "payload": QUICK,
+        "alignment": ["alignment", "--seeds", "1", "--steps", "2"],
+        "training": ["training", "--checkpoints", str(DATA), "--checkpoints", str(DATA), "--prompts", "4"],
+    }[world]
+    with pytest.raises(HeadwiseError, match="holds other files"):
+        run(*quick, "--out", str(mine.parent))
+    assert [p.name for p in mine.parent.iterdir()] == ["thesis.tex"]
+    assert mine.read_text() == "mine"
+    # What a run states of its files is so, and another kind of run does not take its folder.
+    out = tmp_path / "run"
+    run(*quick, "--out", str(out))
+    found = read_manifest(out)
+    assert found.kind == f"toy {world}"
+    assert found.files
+    found.hold_against(out, found.files)
+    other = ["alignment", "--seeds", "1", "--steps", "2"] if world == "payload" else QUICK
+    with pytest.raises(HeadwiseError, match=f"holds another run .toy {world}"):
+        run(*other, "--out", str(out))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import torch
 from headwise.bases import channel_logits
 from headwise.errors import HeadwiseError
 from headwise.model.loading.load import load
-from headwise.runs import RunFolder
+from headwise.scale.folder import RunFolder
 from headwise.toy.language import NAMES, sentences, tokenizer, training_batch, vocabulary
-from headwise.toy.small_lm import DATA, LMSetup, train_lm
+from headwise.toy.small_lm import DATA, LMSetup, losses_of, train_lm
 from headwise.toy.sparse_attention import (
     answer_position,
     course_summary,
@@ -72,10 +72,16 @@ def test_channels_of_the_model_sum_to_its_scores(shipped):
 def test_training_resumes_exactly_and_is_measured(tmp_path):
     from safetensors.torch import load_file
 
-    whole = train_lm(TINY, RunFolder(tmp_path / "a", "toy training", {}))
+    with RunFolder(tmp_path / "a", "toy training", {}) as folder:
+        whole = train_lm(TINY, folder)
+        losses = losses_of(folder)
     assert [p.name for p in whole] == [f"step-{s:06d}" for s in TINY.saved_steps()]
-    train_lm(TINY, RunFolder(tmp_path / "b", "toy training", {}), stop_after=TINY.saved_steps()[-2])
-    again = train_lm(TINY, RunFolder(tmp_path / "b", "toy training", {}))
+    with RunFolder(tmp_path / "b", "toy training", {}) as folder:
+        train_lm(TINY, folder, stop_after=TINY.saved_steps()[-2])
+    with RunFolder(tmp_path / "b", "toy training", {}) as folder:
+        again = train_lm(TINY, folder)
+        assert losses_of(folder) == losses
+    assert [step for step, _ in losses] == list(range(1, TINY.steps + 1))
     for a, b in zip(whole, again, strict=True):
         left, right = load_file(a / "model.safetensors"), load_file(b / "model.safetensors")
         assert all(torch.equal(left[k], right[k]) for k in left)

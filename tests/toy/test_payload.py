@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headwise.errors import HeadwiseError
-from headwise.runs import RunFolder
+from headwise.scale.folder import RunFolder
 from headwise.toy.payload import (
     PayloadSetup,
     World,
@@ -64,10 +64,12 @@ def test_the_batched_forward_is_the_head_written_out():
 
 def test_a_killed_run_continues_to_the_same_end(tmp_path):
     setup = PayloadSetup(8, "discrete", ((2, 2), (3, 3)))
-    whole = train(setup, SMALL, folder=RunFolder(tmp_path / "a", "toy payload", config(setup, SMALL)))
-    folder = RunFolder(tmp_path / "b", "toy payload", config(setup, SMALL))
-    train(setup, SMALL, folder=folder, stop_after=33)
-    resumed = train(setup, SMALL, folder=RunFolder(tmp_path / "b", "toy payload", config(setup, SMALL)))
+    with RunFolder(tmp_path / "a", "toy payload", config(setup, SMALL)) as folder:
+        whole = train(setup, SMALL, folder=folder)
+    with RunFolder(tmp_path / "b", "toy payload", config(setup, SMALL)) as folder:
+        train(setup, SMALL, folder=folder, stop_after=33)
+    with RunFolder(tmp_path / "b", "toy payload", config(setup, SMALL)) as folder:
+        resumed = train(setup, SMALL, folder=folder)
     for name, value in whole.weights.items():
         assert torch.equal(resumed.weights[name], value)
     assert resumed.history == whole.history
@@ -207,11 +209,12 @@ def test_bad_folders_are_one_line(tmp_path):
     blocked.write_text("x")
     with pytest.raises(HeadwiseError, match="cannot be written"):
         RunFolder(blocked / "run", "toy payload", {})
-    RunFolder(tmp_path / "run", "toy payload", {"a": 1})
+    with RunFolder(tmp_path / "run", "toy payload", {"a": 1}) as folder:
+        folder.write_json("cells.json", {})
     with pytest.raises(HeadwiseError, match="holds another run"):
         RunFolder(tmp_path / "run", "toy payload", {"a": 2})
     (tmp_path / "run" / "manifest.json").write_text("{")
-    with pytest.raises(HeadwiseError, match="is not JSON"):
+    with pytest.raises(HeadwiseError, match=r"manifest\.json"):
         RunFolder(tmp_path / "run", "toy payload", {"a": 1})
 
 

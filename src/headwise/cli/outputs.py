@@ -38,12 +38,14 @@ def keep_study(
     out: Path, kind: str, config: Mapping[str, Any], document: Mapping[str, Any], report: Report
 ) -> None:
     """A run folder of a study: manifest, its document as ``KIND.json``, and ``report.html``."""
-    from headwise.runs import RunFolder
+    from headwise.scale.folder import RunFolder
 
     # The time it took is no result: the same command writes the same bytes.
     timeless = {key: value for key, value in document.items() if key != "seconds"}
-    RunFolder(out, kind, config).write_json(f"{kind}.json", timeless)
-    report.write(out / "report.html")
+    with RunFolder(out, kind, config) as folder:
+        folder.write_json(f"{kind}.json", timeless)
+        report.write(folder.place("report.html"))
+        folder.finish(f"{kind}.json", "report.html")
 
 
 def print_json(document: Any) -> None:

@@ -158,34 +158,39 @@ def alignment(
     as_json: Json = False,
 ) -> None:
     """Train feature worlds with an attention head, and compare its singular vectors with the features."""
-    from headwise.runs import RunFolder
+    from headwise.scale.folder import opened
     from headwise.toy import alignment as world
     from headwise.toy.alignment_study import by_value, study_variant, summarise
 
     began = time.perf_counter()
     setups = world.sweep(sweep, seeds, seed) if sweep else world.case(case, seeds, seed)
     total = world.STEPS["pair" if sweep else case] if steps is None else steps
-    folder = RunFolder(out, "toy alignment", world.config(setups, total)) if out is not None else None
-    with _progress() as bar:
+    with opened(out, "toy alignment", world.config(setups, total)) as folder, _progress() as bar:
         task = bar.add_task(f"training {len(setups)} variants", total=total, note="")
 
         def on_check(step: int, recon: float, attention: float) -> None:
             bar.update(task, completed=step, note=f"reconstruction {recon:.4f}, attention {attention:.4f}")
 
         run = world.train_alignment(setups, steps=total, folder=folder, progress=on_check)
-    records = [study_variant(run, v) for v in range(len(setups))]
-    summary = summarise(records, total)
-    document = {"case": "pair" if sweep else case, "sweep": sweep, "summary": summary, "variants": records}
-    if sweep:
-        document["values"] = by_value(records, world.sweep_field(sweep))
-    document["seconds"] = round(time.perf_counter() - began, 1)
-    if folder:
-        from headwise.show.toy.alignment import alignment_report
+        records = [study_variant(run, v) for v in range(len(setups))]
+        summary = summarise(records, total)
+        document = {
+            "case": "pair" if sweep else case,
+            "sweep": sweep,
+            "summary": summary,
+            "variants": records,
+        }
+        if sweep:
+            document["values"] = by_value(records, world.sweep_field(sweep))
+        document["seconds"] = round(time.perf_counter() - began, 1)
+        if folder:
+            from headwise.show.toy.alignment import alignment_report
 
-        folder.write_json(
-            "variants.json", {"schema": 1, **{k: v for k, v in document.items() if k != "seconds"}}
-        )
-        alignment_report(run, document["case"], sweep).write(folder.path / "report.html")
+            folder.write_json(
+                "variants.json", {"schema": 1, **{k: v for k, v in document.items() if k != "seconds"}}
+            )
+            alignment_report(run, document["case"], sweep).write(folder.place("report.html"))
+            folder.finish("variants.json", world.TRAINING, "report.html")
     lines = [
         f"{name.replace('_', ' '):>34}  {value:.4g}" for name, value in summary.items() if value is not None
     ]
@@ -227,30 +232,32 @@ def training(
     import tempfile
     from dataclasses import asdict, replace
 
-    from headwise.runs import RunFolder
-    from headwise.toy.small_lm import LMSetup, train_lm
+    from headwise.scale.folder import RunFolder
+    from headwise.toy.small_lm import LMSetup, files_of, losses_of, train_lm
     from headwise.toy.sparse_attention import course_summary, measure_series, task_heads
 
     began = time.perf_counter()
     setup = LMSetup(seed=seed) if steps is None else replace(LMSetup(seed=seed), steps=steps)
-    with tempfile.TemporaryDirectory() as scratch, _progress() as bar:
+    asked = (
+        asdict(setup)
+        if checkpoints is None
+        else {"checkpoints": checkpoints, "prompts": prompts, "seed": seed}
+    )
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        RunFolder(out or scratch, "toy training", asked) as folder,
+        _progress() as bar,
+    ):
         losses: list[list[float]] = []
-        folder = None
+        series: list[Any] = list(checkpoints or ())
         if checkpoints is None:
-            folder = RunFolder(out or scratch, "toy training", asdict(setup))
             task = bar.add_task("training", total=setup.steps, note="")
-            series: list[Any] = list(
+            series = list(
                 train_lm(
                     setup, folder, progress=lambda s, v: bar.update(task, completed=s, note=f"loss {v:.3f}")
                 )
             )
-            losses = (folder.read_json("progress.json") or {}).get("losses", [])
-        else:
-            series = list(checkpoints)
-            if out is not None:
-                folder = RunFolder(
-                    out, "toy training", {"checkpoints": series, "prompts": prompts, "seed": seed}
-                )
+            losses = losses_of(folder)
         task2 = bar.add_task("measuring", total=len(series), note="")
         points = measure_series(
             series, prompts=prompts, seed=seed, progress=lambda i, n: bar.update(task2, completed=i, note=n)
@@ -262,13 +269,15 @@ def training(
             "losses": losses,
             "seconds": round(time.perf_counter() - began, 1),
         }
-        if out is not None and folder is not None:
+        if out is not None:
             from headwise.show.toy.training import training_report
 
             folder.write_json(
                 "course.json", {"schema": 1, **{k: v for k, v in document.items() if k != "seconds"}}
             )
-            training_report(points, losses).write(folder.path / "report.html")
+            training_report(points, losses).write(folder.place("report.html"))
+            trained = files_of(folder, series) if checkpoints is None else []
+            folder.finish("course.json", "report.html", *trained)
     head = document["heads"][0]
     lines = [f"{'checkpoint':>16}  accuracy  sparsity of {head}  rotated  channels needed"]
     for p in points:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwise.families.agreement import Agreement
 from headwise.families.causality import CausalTest
@@ -19,9 +16,10 @@ from headwise.families.cluster import Clustering
 from headwise.families.compare import HeadComparison
 from headwise.families.incidence import Incidence
 from headwise.families.null import NullTest
+from headwise.scale.tables import table_bytes
 
 if TYPE_CHECKING:
-    from headwise.runs import RunFolder
+    from headwise.scale.folder import RunFolder
     from headwise.survey.records import CircuitRun
 
 CORE = 0.5
@@ -201,19 +199,23 @@ class FamilyRun:
         ]  # fmt: skip
 
     def write(self, folder: RunFolder) -> None:
-        """``families.json`` and the tables."""
-        folder.write_json("families.json", _finite(self.document()))
-        _write_table(folder.path / "members.parquet", self.members())
-        _write_table(folder.path / "union.parquet", self.union())
-        _write_table(folder.path / "cuts.parquet", self.cuts)
-        _write_table(folder.path / "heads.parquet", [asdict(h) for h in self.heads])
+        """``families.json`` and the tables into an open folder, which is finished with that."""
         flat = []
         for test in self.causality:
             whole = {k: v for k, v in asdict(test).items() if k not in ("own", "other")}
             for side, effect in (("own", test.own), ("other", test.other)):
                 if effect is not None:
                     flat.append({**whole, "measured_in": side, **asdict(effect)})
-        _write_table(folder.path / "causality.parquet", flat)
+        tables = {"members": self.members(), "union": self.union(), "cuts": self.cuts,
+                  "heads": [asdict(h) for h in self.heads], "causality": flat}  # fmt: skip
+        folder.write_json("families.json", self.document())
+        # An empty table has no columns; what an earlier analysis left in its place must not be taken for one.
+        for name in tables:
+            folder.place(f"{name}.parquet").unlink(missing_ok=True)
+        written = {f"{name}.parquet": rows for name, rows in tables.items() if rows}
+        for name, rows in written.items():
+            folder.write_bytes(name, table_bytes(pa.Table.from_pylist(rows)))
+        folder.finish("families.json", *written)
 
     def __repr__(self) -> str:
         found = self.document()
@@ -233,18 +235,3 @@ def _record(value: Agreement | HeadComparison) -> dict[str, Any]:
         found["within"] = [found.pop("within_first"), found.pop("within_second")]
         found["prompts"] = [found.pop("n_first"), found.pop("n_second")]
     return found
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no infinity and no not-a-number."""
-    return json.loads(json.dumps(value), parse_constant=lambda _: None)
-
-
-def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    """A table, or none where there are no rows; the same rows give the same bytes."""
-    if not rows:
-        path.unlink(missing_ok=True)
-        return
-    beside = path.with_name(f".{path.name}.part")
-    pq.write_table(pa.Table.from_pylist(rows), beside, compression="zstd")
-    beside.replace(path)

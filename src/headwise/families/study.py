@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from headwise.families.distance import jaccard
 from headwise.families.incidence import Incidence, check_kind, incidence
 from headwise.families.null import NullTest, null_tests, sampled
 from headwise.families.result import CORE, PRUNED, Family, FamilyRun
-from headwise.runs import RunFolder
+from headwise.scale.folder import RunFolder
 from headwise.strings import natural
 from headwise.survey.records import CircuitRun
 
@@ -113,7 +112,8 @@ def find_families(
     )
     result = replace(result, seconds=time.perf_counter() - began)
     if folder is not None:
-        result.write(folder)
+        with folder:
+            result.write(folder)
     return result
 
 
@@ -151,16 +151,10 @@ def _folder(
     out: str | Path, run: CircuitRun, distance: str, by: str | None, sample: int, seed: int, causality: bool
 ) -> RunFolder:
     """The folder of the analysis. It is cheap to make again, so that an older one gives way."""
-    manifest = Path(out) / "manifest.json"
-    try:
-        if json.loads(manifest.read_text(encoding="utf-8")).get("kind") == "families":
-            manifest.unlink()
-    except (OSError, ValueError, AttributeError):
-        pass
     config = {"model": run.config["model"], "weight_hash": run.config["weight_hash"], "task": run.config["task"],
               "runs": len(run.paths), "prompts": len(run), "distance": distance, "by": by, "seed": seed,
               "causality": {"prompts": sample, "controls": CONTROLS} if causality else None}  # fmt: skip
-    return RunFolder(out, "families", config)
+    return RunFolder(out, "families", config, gives_way=True)
 
 
 def _nulls(

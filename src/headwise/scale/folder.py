@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -43,6 +43,13 @@ def package_versions(*packages: str) -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+def opened(
+    path: str | Path | None, kind: str, config: Mapping[str, Any]
+) -> AbstractContextManager[RunFolder | None]:
+    """A run folder to work in, or none where no place was given."""
+    return nullcontext() if path is None else RunFolder(path, kind, config)
 
 
 class RunFolder:

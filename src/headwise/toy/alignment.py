@@ -21,9 +21,11 @@ from torch import Tensor
 from headwise.bases import qk_svd
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
-from headwise.runs import RunFolder
+from headwise.scale.folder import RunFolder
 from headwise.toy.adamw import AdamW
 
+TRAINING = "training.safetensors"
+"""Where a run folder keeps the state of the training."""
 Case = Literal["none", "pair", "pairs"]
 
 
@@ -245,7 +247,7 @@ def train_alignment(
     seeds = [s.seed for s in setups]
     history: list[dict[str, Any]] = []
     start = 0
-    if folder and (saved := folder.read_tensors("training.safetensors")):
+    if folder and (saved := folder.read_tensors(TRAINING)):
         tensors, record = saved
         weights = {name: tensors[name] for name in weights}
         optimiser.restore({k[4:]: v for k, v in tensors.items() if k.startswith("opt.")}, record["step"])
@@ -277,7 +279,7 @@ def train_alignment(
         )
         if folder and (step % (10 * check_every) == 0 or step == steps):
             tensors = weights | {f"opt.{k}": v for k, v in optimiser.state().items()}
-            folder.write_tensors("training.safetensors", tensors, {"step": step, "history": history})
+            folder.write_tensors(TRAINING, tensors, {"step": step, "history": history})
         if progress:
             progress(step, recon.mean().item(), attention.mean().item())
     return AlignmentRun(setups, {k: v.detach() for k, v in weights.items()}, history)

@@ -10,11 +10,13 @@ from typing import Any
 import torch
 
 from headwise.contrast import Feature
-from headwise.runs import RunFolder
+from headwise.scale.folder import RunFolder, opened
 from headwise.toy.payload import PayloadSetup
 from headwise.toy.payload_study import CellStudy, Effort, study_cell
-from headwise.toy.payload_train import FAST, Progress, Schedule, Trained, config, train
+from headwise.toy.payload_train import FAST, TRAINING, Progress, Schedule, Trained, config, train
 from headwise.types import Subspace
+
+KIND = "toy payload"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,24 +84,24 @@ def run_payload(
     on_cell: Callable[[int, int], None] | None = None,
 ) -> PayloadRun:
     """Train and measure. With ``out`` every finished check and cell is kept, and the same call continues."""
-    folder = None
-    if out is not None:
-        folder = RunFolder(out, "toy payload", {**config(setup, schedule), "effort": asdict(effort)})
-    trained = train(setup, schedule, folder=folder, progress=on_check)
-    studies = []
-    for cell in range(len(setup.cells)):
-        name = f"cell-{'-'.join(map(str, setup.cells[cell]))}.safetensors"
-        study = _load(folder, name) if folder else None
-        if study is None:
-            study = study_cell(trained, cell, effort)
-            if folder:
-                _save(folder, name, study)
-        studies.append(study)
-        if on_cell:
-            on_cell(cell + 1, len(setup.cells))
-    run = PayloadRun(setup, trained, studies)
-    if folder:
-        folder.write_json("cells.json", {"schema": 1, "summary": run.summary(), "cells": run.records})
+    asked = {**config(setup, schedule), "effort": asdict(effort)}
+    names = [f"cell-{'-'.join(map(str, ranks))}.safetensors" for ranks in setup.cells]
+    with opened(out, KIND, asked) as folder:
+        trained = train(setup, schedule, folder=folder, progress=on_check)
+        studies = []
+        for cell, name in enumerate(names):
+            study = _load(folder, name) if folder else None
+            if study is None:
+                study = study_cell(trained, cell, effort)
+                if folder:
+                    _save(folder, name, study)
+            studies.append(study)
+            if on_cell:
+                on_cell(cell + 1, len(setup.cells))
+        run = PayloadRun(setup, trained, studies)
+        if folder:
+            folder.write_json("cells.json", {"schema": 1, "summary": run.summary(), "cells": run.records})
+            folder.finish("cells.json", TRAINING, *names)
     return run
 
 

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.runs import RunFolder
+from headwise.scale.folder import RunFolder
 from headwise.toy.adamw import AdamW
 from headwise.toy.payload import Batch, PayloadSetup, Weights, World, draw_batch, forward, init_weights
+
+TRAINING = "training.safetensors"
+"""Where a run folder keeps the state of the training."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def train(
     optimiser = AdamW(schedule.lr, schedule.weight_decay)
     alive, start = list(range(total)), 0
 
-    if folder and (saved := folder.read_tensors("training.safetensors")):
+    if folder and (saved := folder.read_tensors(TRAINING)):
         tensors, record = saved
         best = {name: tensors[f"best.{name}"] for name in best}
         loss, accuracy, bad, ended = (tensors[x] for x in ("loss", "accuracy", "bad", "ended"))
@@ -167,7 +170,7 @@ def _save(
     tensors |= {f"best.{name}": value for name, value in best.items()}
     tensors |= {f"opt.{name}": value for name, value in optimiser.state().items()}
     tensors |= {"loss": loss, "accuracy": accuracy, "bad": bad, "ended": ended}
-    folder.write_tensors("training.safetensors", tensors, {"alive": alive, "step": step, "history": history})
+    folder.write_tensors(TRAINING, tensors, {"alive": alive, "step": step, "history": history})
 
 
 def config(setup: PayloadSetup, schedule: Schedule) -> dict[str, object]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ import torch
 from headwise.errors import HeadwiseError
 from headwise.model.loading.quiet import quiet_transformers
 from headwise.randomness import seeded
-from headwise.runs import RunFolder
+from headwise.scale.folder import RunFolder
 from headwise.toy.language import tokenizer, training_batch, vocabulary
 
 DATA = Path(__file__).parent / "data" / "small_lm"
 """A trained checkpoint that ships with the package: ``headwise.load(DATA)``."""
+
+TRAINING = "training.safetensors"
+"""Where a run folder keeps the state of the training."""
 
 
 @dataclass(frozen=True)
@@ -83,27 +87,23 @@ def train_lm(
     model = build(setup)
     optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr, betas=(0.9, 0.98), weight_decay=0.01)
     wanted = setup.saved_steps()
-    record = folder.read_json("progress.json") or {"step": -1, "losses": []}
-    losses: list[list[float]] = record["losses"]
+    tensors, record = folder.read_tensors(TRAINING) or ({}, None)
+    begun, losses = (-1, []) if record is None else (int(record["step"]), list(record["losses"]))
     names = [name for name, _ in model.named_parameters()]
-    if record["step"] >= 0:
-        saved = folder.read_tensors("optimiser.safetensors")
-        if saved is None or saved[1]["step"] != record["step"]:
-            raise HeadwiseError(f"{str(folder.path)!r} cannot be continued: remove it and start again")
-        tensors = saved[0]
+    if tensors:
         model.load_state_dict({k[2:]: v for k, v in tensors.items() if k.startswith("w.")}, strict=False)
         state = {
             i: {
                 "exp_avg": tensors[f"m.{n}"],
                 "exp_avg_sq": tensors[f"v.{n}"],
-                "step": torch.tensor(float(record["step"])),
+                "step": torch.tensor(float(begun)),
             }
             for i, n in enumerate(names)
             if f"m.{n}" in tensors
         }
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
     model.train()
-    for step in range(record["step"] + 1, setup.steps + 1):
+    for step in range(begun + 1, setup.steps + 1):
         if stop_after is not None and step > stop_after:
             break
         if step:
@@ -122,20 +122,37 @@ def train_lm(
                 progress(step, loss.item())
         if step in wanted:
             _save(folder, model, optimiser, names, step, losses)
-    return [p for s in wanted if (p := folder.path / f"step-{s:06d}").exists()]
+    return [p for s in wanted if (p := folder.path / _name(s)).exists()]
 
 
 def _save(
     folder: RunFolder, model: Any, optimiser: Any, names: list[str], step: int, losses: list[list[float]]
 ) -> None:
-    target = folder.path / f"step-{step:06d}"
-    save_model(model, target)
+    with tempfile.TemporaryDirectory() as scratch:
+        save_model(model, Path(scratch))
+        for file in sorted(Path(scratch).iterdir()):
+            folder.write_bytes(f"{_name(step)}/{file.name}", file.read_bytes())
     states = optimiser.state_dict()["state"]
     tensors = {f"w.{n}": p.detach() for n, p in model.named_parameters()}
     tensors |= {f"m.{n}": states[i]["exp_avg"] for i, n in enumerate(names) if i in states}
     tensors |= {f"v.{n}": states[i]["exp_avg_sq"] for i, n in enumerate(names) if i in states}
-    folder.write_tensors("optimiser.safetensors", tensors, {"step": step})
-    folder.write_json("progress.json", {"step": step, "losses": losses})
+    folder.write_tensors(TRAINING, tensors, {"step": step, "losses": losses})
+
+
+def losses_of(folder: RunFolder) -> list[list[float]]:
+    """Step and loss of all that was trained in a folder."""
+    saved = folder.read_tensors(TRAINING)
+    return [] if saved is None else saved[1]["losses"]
+
+
+def files_of(folder: RunFolder, checkpoints: Sequence[Path]) -> list[str]:
+    """What training wrote into a folder, for its manifest."""
+    found = [file for place in checkpoints for file in sorted(place.iterdir())]
+    return [TRAINING, *(str(file.relative_to(folder.path)) for file in found)]
+
+
+def _name(step: int) -> str:
+    return f"step-{step:06d}"
 
 
 def save_model(model: Any, target: Path) -> None:
