@@ -35,7 +35,7 @@ def circuit(model: headwise.Model) -> Circuit:
 
 
 def test_the_json_has_the_documented_shape(circuit: Circuit) -> None:
-    data = circuit.to_dict()
+    data = circuit.to_json()
     assert data["schema"] == 1
     assert set(data["model"]) == {"name", "weight_hash"}
     kinds = {"head", "mlp", "embedding", "bias", "offset", "answer"}

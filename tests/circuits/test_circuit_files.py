@@ -65,7 +65,7 @@ def test_files_are_byte_stable_and_complete(path: Path, tmp_path: Path) -> None:
 
 def test_a_file_of_the_first_release_is_read(path: Path) -> None:
     """It had no strengths, difference or top yet."""
-    data = WHOLE.to_dict()
+    data = WHOLE.to_json()
     del data["difference"], data["top"]
     for edge in data["edges"]:
         del edge["strengths"]
@@ -115,7 +115,7 @@ NOT_A_SHAPE: list[tuple[Change, str]] = [
 
 @pytest.mark.parametrize(("change", "message"), NOT_A_SHAPE)
 def test_a_file_that_is_no_circuit_is_refused_in_one_line(path: Path, change: Change, message: str) -> None:
-    data = copy.deepcopy(WHOLE.to_dict())
+    data = copy.deepcopy(WHOLE.to_json())
     change(data)
     path.write_bytes(as_json(data))
     with pytest.raises(HeadwiseError, match=message) as error:
@@ -157,7 +157,7 @@ NOT_THIS_MODEL: list[tuple[Change, str]] = [
 
 @pytest.mark.parametrize(("change", "message"), NOT_THIS_MODEL)
 def test_a_circuit_that_does_not_fit_the_model_is_refused(path: Path, change: Change, message: str) -> None:
-    data = copy.deepcopy(WHOLE.to_dict())
+    data = copy.deepcopy(WHOLE.to_json())
     change(data)
     path.write_bytes(as_json(data))
     assert Circuit.load(path).nodes  # the file alone cannot tell
@@ -173,7 +173,7 @@ def test_token_ids_are_held_against_the_prompt(path: Path) -> None:
     circuit = headwise.trace(model, "The jam is in Box A . The pen is in Box B . The jam is in Box")
     circuit.save(path)
     assert Circuit.load(path, model).token_ids == circuit.token_ids
-    data = circuit.to_dict()
+    data = circuit.to_json()
     data["token_ids"][3], data["token_ids"][1] = data["token_ids"][1], data["token_ids"][3]
     path.write_bytes(as_json(data))
     with pytest.raises(HeadwiseError, match=r"token_ids are not those of the prompt \(from position 1 on\)"):
@@ -210,7 +210,7 @@ def same_or_refused(path: Path, content: bytes) -> None:
     for model in (None, MODEL):
         loaded = ends_well("circuit files", partial(Circuit.load, path, model))
         if loaded is not None:
-            assert normal(loaded.to_dict()) == normal(json.loads(content))
+            assert normal(loaded.to_json()) == normal(json.loads(content))
 
 
 quick = settings(
@@ -219,13 +219,13 @@ quick = settings(
 
 
 @quick
-@given(document=mutated(SMALL.to_dict()))
+@given(document=mutated(SMALL.to_json()))
 def test_a_changed_file_is_loaded_as_it_is_or_refused(tmp_path: Path, document: Any) -> None:
     same_or_refused(tmp_path / "c.json", as_json(document))
 
 
 @quick
-@given(content=damaged(as_json(SMALL.to_dict())))
+@given(content=damaged(as_json(SMALL.to_json())))
 def test_a_damaged_file_is_loaded_as_it_is_or_refused(tmp_path: Path, content: bytes) -> None:
     same_or_refused(tmp_path / "c.json", content)
 

@@ -52,4 +52,4 @@ def signed_again(folder: Path, names: Iterable[str] = (), **config: Any) -> None
     assert found.files is not None
     files = {name: sha256_of(folder / name) for name in (names or found.files)}
     made = Manifest.of(found.kind, {**found.config, **config}, found.versions, files)
-    (folder / FILE).write_text(jsons.dumps(made.document()) + "\n")
+    (folder / FILE).write_text(jsons.dumps(made.to_json()) + "\n")

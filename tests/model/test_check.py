@@ -17,7 +17,7 @@ def test_every_family_passes(model: Model) -> None:
     diagnosis = check.examine(model)
     assert diagnosis.ok, diagnosis
     assert max(c.error for c in diagnosis.checks) < 1e-5
-    assert set(diagnosis.as_dict()) == {"model", "family", "layers", "heads", "kv_heads", "checks", "ok"}
+    assert set(diagnosis.to_json()) == {"model", "family", "layers", "heads", "kv_heads", "checks", "ok"}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

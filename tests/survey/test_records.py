@@ -14,7 +14,7 @@ from tiny_circuits import largest_circuit, two_answers
 
 import headwise
 from headwise.circuits.circuit import Circuit
-from headwise.circuits.files import to_dict
+from headwise.circuits.files import to_json
 from headwise.errors import HeadwiseError
 from headwise.scale.folder import RunFolder
 from headwise.scale.manifest import FILE, ModelShape
@@ -65,7 +65,7 @@ def test_circuits_come_back(tmp_path: Path, circuits: list[Circuit]) -> None:
     assert len(run) == 3
     assert run.labels == [{"wording": "1"}] * 3
     for number in run.traced:
-        was, now = to_dict(circuits[number]), to_dict(run.circuit(number))
+        was, now = to_json(circuits[number]), to_json(run.circuit(number))
         # what a run says of itself and not of a circuit
         for key in ("seconds", "prompt", "model"):
             del was[key], now[key]

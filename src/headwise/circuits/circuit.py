@@ -236,10 +236,10 @@ class Circuit:
 
     # --- out of headwise -------------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
-        from headwise.circuits.files import to_dict
+    def to_json(self) -> dict[str, Any]:
+        from headwise.circuits.files import to_json
 
-        return to_dict(self)
+        return to_json(self)
 
     def save(self, path: Any) -> None:
         """Write versioned JSON; the same circuit gives the same bytes."""

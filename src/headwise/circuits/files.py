@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GIVE = "give a file written by headwise trace --json"
 
 
-def to_dict(circuit: Circuit) -> dict[str, Any]:
+def to_json(circuit: Circuit) -> dict[str, Any]:
     """The JSON of a circuit: nodes and edges in a fixed order, floats as they are."""
     order = sorted(circuit.nodes, key=lambda n: (n.layer, n.kind, n.head or 0, n.query, n.key))
     place = {node.id: number for number, node in enumerate(order)}
@@ -59,7 +59,7 @@ def to_dict(circuit: Circuit) -> dict[str, Any]:
 
 def save(circuit: Circuit, path: str | Path) -> None:
     """Write the file, if :func:`load` would read it: a circuit made by hand may lack what a file needs."""
-    data = jsons.finite(to_dict(circuit))
+    data = jsons.finite(to_json(circuit))
     check(CircuitShape, data, "this circuit cannot be saved")
     write_json(path, data)
 

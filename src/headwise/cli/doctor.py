@@ -27,7 +27,7 @@ def doctor(
 
     diagnosis = examine(load(model, revision=revision, dtype=dtype, check=False))
     if as_json:
-        print_json(diagnosis.as_dict())
+        print_json(diagnosis.to_json())
     else:
         from headwise.show.kit.terminal import console, diagnosis_table
 

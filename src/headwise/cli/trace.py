@@ -81,7 +81,7 @@ def trace(
     if attribution_graph is not None:
         write_text(attribution_graph, jsons.dumps(circuit.to_attribution_graph(), indent=None))
     if json_file is not None and str(json_file) == "-":
-        print_json(circuit.to_dict())
+        print_json(circuit.to_json())
         return
     out = console()
     out.print(circuit_summary(circuit, top))

@@ -59,7 +59,7 @@ class Diagnosis:
     def ok(self) -> bool:
         return all(check.ok for check in self.checks)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         found = asdict(self)
         found["checks"] = [{**asdict(check), "ok": check.ok} for check in self.checks]
         return {**found, "ok": self.ok}

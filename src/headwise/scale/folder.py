@@ -197,7 +197,7 @@ class RunFolder:
         return cleared(self.path / name)
 
     def _write_manifest(self, manifest: Manifest) -> None:
-        text = jsons.dumps(manifest.document()) + "\n"
+        text = jsons.dumps(manifest.to_json()) + "\n"
         with replacing(cleared(self.path / FILE)) as part:
             part.write_text(text, encoding="utf-8")
 

@@ -77,7 +77,7 @@ class Manifest(Shape):
         """A digest of what was asked and of the versions: what unfinished work depends on."""
         return _digest({"kind": self.kind, "config": self.config, "versions": self.versions})
 
-    def document(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """What the file says."""
         return self.model_dump(by_alias=True, exclude_none=True) | {"config": self.config}
 

@@ -202,7 +202,7 @@ class CircuitRun:
     @property
     def manifest(self) -> dict[str, Any]:
         """What was asked (of several runs: of the first)."""
-        return self.manifests[0].document()
+        return self.manifests[0].to_json()
 
     @property
     def config(self) -> dict[str, Any]:

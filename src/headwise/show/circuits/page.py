@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def circuit_page(circuit: Circuit) -> str:
     """The page. Its script only ever sets text, so nothing in a prompt can become markup."""
-    parts = {"title": text(f"Circuit: {circuit.answer!r}"), "data": script_json(circuit.to_dict())}
+    parts = {"title": text(f"Circuit: {circuit.answer!r}"), "data": script_json(circuit.to_json())}
     return page("circuits/circuit.html", parts, [script("kit/text.js", "circuits/circuit.js")])
 
 
