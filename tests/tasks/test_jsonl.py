@@ -1,10 +1,13 @@
 """Your own prompts: marks, offsets, held-out groups, and every bad line at once."""
 
 import json
+import re
 import time
 
 import pytest
 from fuzzing import line_is_fit
+from hypothesis import given
+from hypothesis import strategies as st
 from words import word_tokenizer
 
 from headwise.errors import HeadwiseError
@@ -104,6 +107,33 @@ def test_marks_are_read_in_time_that_grows_with_the_text():
     assert unmark("[[a:" * 50_000) == ("[[a:" * 50_000, {})
     assert time.perf_counter() - started < 1
     assert unmark("[[a:x\ny]] [[b:[[c:d]]") == ("[[a:x\ny]] [[c:d", {"b": [(10, 15)]})
+
+
+def by_expression(text):
+    """What a mark is, as one regular expression: slow where many marks are open, but plain."""
+    plain, spans, end = "", {}, 0
+    for match in re.finditer(r"\[\[(\w+):(.*?)\]\]", text):
+        plain += text[end : match.start()]
+        spans.setdefault(match[1], []).append((len(plain), len(plain) + len(match[2])))
+        plain += match[2]
+        end = match.end()
+    return plain + text[end:], spans
+
+
+PIECES = ["[[", "]]", "[", "]", "a", "b:", ":", "\n", " ", "[[x:", "y]]", "é"]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_marks_are_what_the_expression_says(text):
+    assert unmark(text) == by_expression(text)
+
+
+@pytest.mark.parametrize("piece", ["[[a:", "[[a:\n", "[[a:]", "[[", "[[a", "[[a:b]]"])
+@pytest.mark.parametrize("end", ["", "]]", "\n]]"])
+def test_a_text_full_of_marks_is_read_in_one_go(piece, end):
+    started = time.perf_counter()
+    unmark(piece * 200_000 + end)
+    assert time.perf_counter() - started < 10  # a search for each mark would take minutes
 
 
 def test_too_few_prompts_and_unknown_group(tmp_path):

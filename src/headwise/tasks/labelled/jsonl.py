@@ -44,7 +44,7 @@ def unmark(text: str) -> tuple[str, dict[str, list[tuple[int, int]]]]:
     """
     plain: list[str] = []
     spans: dict[str, list[tuple[int, int]]] = {}
-    end, length, close = 0, 0, -1
+    end, length, close, line = 0, 0, -1, -1
     for opening in _OPENING.finditer(text):
         start = opening.end()
         if opening.start() < end:
@@ -53,7 +53,10 @@ def unmark(text: str) -> tuple[str, dict[str, list[tuple[int, int]]]]:
             close = text.find("]]", start)
             if close < 0:
                 break
-        if "\n" in text[start:close]:
+        if line < start:  # like the closing marks, looked for only once it is passed
+            line = text.find("\n", start)
+            line = len(text) if line < 0 else line
+        if line < close:
             continue
         before, word = text[end : opening.start()], text[start:close]
         plain += [before, word]
