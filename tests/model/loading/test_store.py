@@ -12,12 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tiny_gguf
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from headwise.errors import HeadwiseError
+from headwise.files import sha256_of
 from headwise.model.loading import catalogue as known_models
 from headwise.model.loading import convert, fetch, store
 
@@ -99,6 +101,41 @@ def test_a_changed_file_is_converted_anew(tiny: Path, tmp_path: Path) -> None:
     assert store.from_gguf(path) == first
     tiny_gguf.write(tiny_gguf.tiny_model("llama", tied=False), path)
     assert store.from_gguf(path) != first
+
+
+def test_a_file_replaced_by_one_of_the_same_size_and_time_is_converted_anew(
+    tiny: Path, tmp_path: Path
+) -> None:
+    path, state = tmp_path / "mine.gguf", tiny.stat()
+    path.write_bytes(tiny.read_bytes())
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    first = store.from_gguf(path)
+    content = bytearray(tiny.read_bytes())
+    content[-4:] = np.float32(0.5).tobytes()
+    path.write_bytes(content)  # in place: the same inode, too
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (state.st_size, state.st_mtime_ns)
+    assert store.from_gguf(path) != first
+
+
+@pytest.mark.parametrize("memo", ["{", "[]", "7", '[["x"], 5]', "[" * 100_000])
+def test_a_damaged_memory_of_hashes_is_made_anew(tiny: Path, memo: str, cache: Path) -> None:
+    first = store.from_gguf(tiny)
+    for file in (cache / "hashes").iterdir():
+        file.write_text(memo)
+    assert store.from_gguf(tiny) == first
+
+
+def test_the_working_folder_is_not_asked_for_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pip.py", "zipfile.py"):
+        (tmp_path / name).write_text("import pathlib; pathlib.Path('ran').touch()")
+    (tmp_path / "files").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(HeadwiseError, match=r"hw-none 1\.0 cannot be fetched"):
+        fetch.from_index("hw-none", "1.0", "hw/none", tmp_path / "files")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_rescaled_rotary_frequencies_are_refused(tmp_path: Path) -> None:
@@ -216,7 +253,7 @@ def package(model: known_models.Known, root: Path, content: bytes) -> None:
 def known(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> known_models.Known:
     """A model of two parts, installed, in place of the known ones."""
     parts = tuple(known_models.Part(f"hw-part{n}", "1.0", f"hw_part{n}", f"data/m.part{n}") for n in (1, 2))
-    model = known_models.Known("tiny", "Tiny", "MIT", store.sha256_of(tiny), parts)
+    model = known_models.Known("tiny", "Tiny", "MIT", sha256_of(tiny), parts)
     monkeypatch.setattr(known_models, "TABLE", {"tiny": model})
     package(model, tmp_path / "site", tiny.read_bytes())
     monkeypatch.syspath_prepend(str(tmp_path / "site"))

