@@ -52,7 +52,10 @@ def families(
     loaded = None
     if not no_causality and len(run.traced):
         from headwise.model.loading.load import load
+        from headwise.model.loading.place import refuse_remote
 
+        if model is None:
+            refuse_remote(run.config["model"])
         loaded = load(model or run.config["model"], dtype=run.config.get("dtype") or "float32")
         check_model(run, loaded)
     place = runs[0] / "families" if out is None else out

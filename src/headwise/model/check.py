@@ -15,6 +15,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.model.edits import SwapWithin
+from headwise.model.loading.trouble import runnable
 from headwise.model.model import Model
 from headwise.model.stream import Stream
 from headwise.tokens import NoTokenizer
@@ -67,13 +68,20 @@ class Diagnosis:
 
 def examine(model: Model, prompt: str | list[int] | None = None) -> Diagnosis:
     """Run every check on a short prompt."""
-    ids = _prompt_ids(model, prompt)
+    with runnable(model.name):
+        errors = _errors(model, _prompt_ids(model, prompt))
+    tolerance = _TOLERANCE.get(model.dtype, 1e-4)
+    checks = tuple(Check(name, error, tolerance) for name, error in errors.items())
+    return Diagnosis(model.name, model.family.name, model.n_layers, model.n_heads, model.n_kv_heads, checks)
+
+
+def _errors(model: Model, ids: list[int]) -> dict[str, float]:
     own_logits, own_pattern = _own_numbers(model, ids)
     seen = model.capture([ids], want=("pattern",), logits=None)
     logits, pattern = seen.logits[0], seen.pattern[0]
     stream = model.split([ids])
     edited_head, its_neighbours = _edit_errors(model, ids, pattern)
-    errors = {
+    return {
         "logits of the instrumented pass = the untouched model's": _relative(logits, own_logits),
         "attention rebuilt from captured q, k = the model's own": float((pattern - own_pattern).abs().max()),
         "residual parts sum to the stream": _stream_error(stream),
@@ -83,9 +91,6 @@ def examine(model: Model, prompt: str | list[int] | None = None) -> Diagnosis:
         "an edit changes its own head as predicted": edited_head,
         "an edit leaves the neighbouring heads unchanged": its_neighbours,
     }
-    tolerance = _TOLERANCE.get(model.dtype, 1e-4)
-    checks = tuple(Check(name, error, tolerance) for name, error in errors.items())
-    return Diagnosis(model.name, model.family.name, model.n_layers, model.n_heads, model.n_kv_heads, checks)
 
 
 def refuse_if_wrong(model: Model) -> None:

@@ -6,21 +6,19 @@ before the configuration has shown that the model can be studied here.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 
 from headwise.errors import HeadwiseError
-from headwise.model.loading import store
-from headwise.model.loading.catalogue import DEFAULT, is_known, known
+from headwise.model.loading import fit, folder
+from headwise.model.loading.catalogue import is_known
 from headwise.model.loading.half import refuse_if_deadly
+from headwise.model.loading.place import Place, find_file, hub_reachable, place_of
 from headwise.model.loading.quiet import quiet_transformers
+from headwise.model.loading.trouble import first_line, one_line, pickled_only, runnable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -33,23 +31,6 @@ _DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-# What transformers, the hub client and safetensors raise about a model that is not as it should be.
-_TROUBLE = (
-    OSError,
-    ValueError,
-    KeyError,
-    ImportError,
-    AttributeError,
-    RuntimeError,
-    TypeError,
-    SafetensorError,
-)
-_CONVERT = (
-    "convert them once, if you trust them, with: "
-    'python -c "from transformers import AutoModelForCausalLM as M; '
-    "M.from_pretrained({name!r}, use_safetensors=False).save_pretrained('{folder}')\""
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,20 +41,6 @@ class Loaded:
     tokenizer: PreTrainedTokenizerBase
     name: str
     source: str
-
-
-@dataclass(frozen=True)
-class _Place:
-    """What transformers is to be given: a folder, or a hub id with its revision."""
-
-    name: str
-    where: str
-    source: str
-    revision: str | None = None
-
-    @property
-    def local(self) -> bool:
-        return self.revision is None
 
 
 def read(
@@ -94,23 +61,24 @@ def read(
     number = dtype_of(dtype)
     target = _device(device, device_map)
     refuse_if_deadly(str(number), target.type)
-    place = _place(name, revision)
+    place = place_of(name, revision)
     given: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     if place.revision:
         given["revision"] = place.revision
     # A folder is complete in itself, so no question ever goes to the hub. Without a network, a hub model that
     # was fetched before still loads, and one that was not is refused at once, not after half a minute of
     # retries.
-    if place.local or not _hub_reachable():
+    if place.local or not hub_reachable():
         given["local_files_only"] = True
 
     with quiet_transformers():
         config = _config(place, given)
-        _refuse_pickled(place, config)
         from headwise.model.architectures import architecture_of
 
         architecture_of(config)
+        _refuse_incomplete(place, config)
         tokenizer = _tokenizer(place, given)
+        _refuse_misfit(place, config, given)
         hf = _weights(place, config, number, target, device_map, given)
     hf.eval()
     hf.requires_grad_(False)
@@ -143,11 +111,12 @@ def load(
         device_map=device_map,
         trust_remote_code=trust_remote_code,
     )
-    model = Model(loaded.hf, loaded.tokenizer, name=loaded.name)
+    with runnable(loaded.name):
+        model = Model(loaded.hf, loaded.tokenizer, name=loaded.name)
     by_path = name is not None and (isinstance(name, Path) or not is_known(name))
-    folder = by_path and Path(str(name)).expanduser().exists()
+    on_disk = by_path and Path(str(name)).expanduser().exists()
     model.origin = {
-        "name": str(Path(str(name)).expanduser().absolute()) if folder else name,
+        "name": str(Path(str(name)).expanduser().absolute()) if on_disk else name,
         "revision": revision,
         "dtype": str(loaded.hf.dtype).removeprefix("torch."),
         "device": None if device is None else str(device),
@@ -192,70 +161,18 @@ def _device(device: str | torch.device | None, device_map: str | dict[str, Any] 
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise HeadwiseError(
-            f"the device {str(device)!r} cannot be used here: {_first_line(error)}"
-        ) from error
+        raise HeadwiseError(f"the device {str(device)!r} cannot be used here: {first_line(error)}") from error
     return chosen
 
 
-def _place(name: str | Path | None, revision: str | None) -> _Place:
-    text = DEFAULT if name is None else str(name)
-    path = Path(text).expanduser()
-    if isinstance(name, Path) or is_known(text) or path.exists() or _looks_like_path(text):
-        if revision is not None:
-            raise HeadwiseError(f"revision={revision!r} is for hub models; {text!r} is not one")
-        if is_known(text) and not isinstance(name, Path):
-            folder = store.ensure(text)
-            return _Place(text, str(folder), source=known(text).title)
-        return _local(text, path)
-    if not re.fullmatch(r"(?:[\w.-]+/)?[\w.-]+", text):
-        raise HeadwiseError(
-            f"{text!r} is no file or folder here, and not a hub id such as 'gpt2' or 'owner/name'"
-        )
-    chosen = revision or "main"
-    return _Place(text, text, source=f"{text} at {chosen}", revision=chosen)
-
-
-def _looks_like_path(text: str) -> bool:
-    return text.startswith(("/", "./", "../", "~", ".\\")) or text.endswith(".gguf") or "\\" in text
-
-
-def _local(text: str, path: Path) -> _Place:
-    if not path.exists():
-        raise HeadwiseError(f"there is no file or folder {text!r}")
-    if path.is_file():
-        if path.suffix.lower() != ".gguf":
-            raise HeadwiseError(f"{text!r} is a file: give a model's folder, a .gguf file or a hub id")
-        return _Place(path.stem, str(store.from_gguf(path)), source=str(path.absolute()))
-    if not (path / "config.json").is_file():
-        raise HeadwiseError(f"the folder {text!r} has no config.json: it is not a transformers model")
-    return _Place(path.absolute().name, str(path), source=str(path.absolute()))
-
-
-def _hub_reachable() -> bool:
-    import os
-    import socket
-    from urllib.parse import urlsplit
-
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
-        return False  # whoever sets this wants no traffic at all
-    if any(os.environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
-        return True  # a proxy may reach what this machine cannot
-    hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
-    try:
-        socket.create_connection(
-            (hub.hostname or "", hub.port or (80 if hub.scheme == "http" else 443)), 5
-        ).close()
-    except OSError:
-        return False
-    return True
-
-
-def _config(place: _Place, given: dict[str, Any]) -> Any:
+def _config(place: Place, given: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
-    with _one_line(place, "configuration"):
+    with one_line(place, "configuration"):
+        if path := find_file(place, folder.CONFIG, given):
+            folder.refuse_absurd_config(path, place.name)
         config = AutoConfig.from_pretrained(place.where, **given)
+        folder.refuse_absurd_sizes(config.get_text_config().to_dict(), place.name)
     if getattr(config, "is_encoder_decoder", False):
         raise HeadwiseError(
             f"{place.name!r} is an encoder-decoder ({config.model_type}): headwise reads decoder-only models"
@@ -263,39 +180,46 @@ def _config(place: _Place, given: dict[str, Any]) -> Any:
     return config
 
 
-def _refuse_pickled(place: _Place, config: Any) -> None:
-    """Say so before reading if a folder has pickled weights alone (on the hub, loading finds out)."""
+def _refuse_incomplete(place: Place, config: Any) -> None:
+    """Say all that a folder lacks, and that pickled weights are not opened (on the hub, loading finds out)."""
     chosen = getattr(config, "transformers_weights", None)
     if chosen is not None and not str(chosen).endswith((".safetensors", ".safetensors.index.json")):
-        raise _pickled(place, str(chosen))
+        raise pickled_only(place, str(chosen))
     if not place.local:
         return
+    if lacks := folder.missing_parts(Path(place.where)):
+        raise folder.incomplete(place.where, lacks)
     files = sorted(file.name for file in Path(place.where).iterdir())
-    if any(file.endswith((".safetensors", ".safetensors.index.json")) for file in files):
-        return
-    for file in files:
-        if file.endswith(_PICKLED):
-            raise _pickled(place, file)
-    raise HeadwiseError(f"the folder {place.where!r} holds no weights: expected model.safetensors")
+    pickled = [file for file in files if file.endswith(folder.PICKLED)]
+    if pickled and not any(file.endswith((".safetensors", ".safetensors.index.json")) for file in files):
+        raise pickled_only(place, pickled[0])
 
 
-def _pickled(place: _Place, file: str) -> HeadwiseError:
-    folder = place.name.replace("/", "-") + "-safetensors"
-    return HeadwiseError(
-        f"{place.name!r} has only pickled weights ({file}), which can run code when opened: "
-        + _CONVERT.format(name=place.where, folder=folder)
-    )
+def _refuse_misfit(place: Place, config: Any, given: dict[str, Any]) -> None:
+    with one_line(place, "weights"):
+        chosen = getattr(config, "transformers_weights", None)
+        files = folder.weight_files(
+            lambda file: find_file(place, file, given), place.name, None if chosen is None else str(chosen)
+        )
+        if files:
+            fit.refuse_misfit(folder.held_tensors(files, place.name), config, place.name)
 
 
-def _tokenizer(place: _Place, given: dict[str, Any]) -> Any:
+def _tokenizer(place: Place, given: dict[str, Any]) -> Any:
     from transformers import AutoTokenizer
 
-    with _one_line(place, "tokenizer"):
-        return AutoTokenizer.from_pretrained(place.where, **given)
+    with one_line(place, "tokenizer"):
+        tokenizer: Any = AutoTokenizer.from_pretrained(place.where, **given)
+        made = tokenizer("a word")["input_ids"]
+    if not made:  # transformers makes an empty tokenizer where the vocabulary is missing
+        raise HeadwiseError(
+            f"the tokenizer of {place.name!r} makes no tokens of text: its vocabulary (tokenizer.json) is missing"
+        )
+    return tokenizer
 
 
 def _weights(
-    place: _Place,
+    place: Place,
     config: Any,
     dtype: torch.dtype,
     device: torch.device,
@@ -307,74 +231,12 @@ def _weights(
     options: dict[str, Any] = dict(given, config=config, dtype=dtype, use_safetensors=True)
     if device_map is not None:
         options["device_map"] = device_map
-    with _one_line(place, "weights"):
+    with one_line(place, "weights"):
         both: Any = AutoModelForCausalLM.from_pretrained(place.where, output_loading_info=True, **options)
     hf, found = both
-    # transformers fills gaps with random numbers and goes on; an explanation of those would be fiction.
-    gaps = sorted(found["missing_keys"]) + sorted(str(key[0]) for key in found["mismatched_keys"])
-    if gaps:
-        more = f" and {len(gaps) - 1} more" if len(gaps) > 1 else ""
-        raise HeadwiseError(
-            f"the weights of {place.name!r} do not fill the model: {gaps[0]}{more} missing or misshapen"
-        )
+    absent = sorted(found["missing_keys"]) + sorted(str(key[0]) for key in found["mismatched_keys"])
+    if absent:
+        raise fit.gaps(absent, place.name)
+    fit.refuse_unplaced(set(found["unexpected_keys"]) - set(hf._tied_weights_keys or ()), place.name)
+    fit.refuse_not_finite(hf, place.name)
     return hf if device_map is not None else hf.to(device)
-
-
-@contextmanager
-def _one_line(place: _Place, part: str) -> Iterator[None]:
-    """Turn what transformers and the hub raise into one line that says what to do."""
-    try:
-        yield
-    except HeadwiseError:
-        raise
-    except _TROUBLE as error:
-        raise HeadwiseError(_reason(place, part, error)) from error
-
-
-def _reason(place: _Place, part: str, error: BaseException) -> str:
-    from huggingface_hub import errors as hub
-
-    name, chain = place.name, list(_chain(error))
-    text = " ".join(str(link) for link in chain)
-
-    def raised(*kinds: str) -> bool:
-        types = tuple(kind for kind in (getattr(hub, each, None) for each in kinds) if kind is not None)
-        return any(isinstance(link, types) for link in chain)
-
-    if "trust_remote_code" in text:
-        return f"{name!r} brings its own Python code: pass trust_remote_code=True if you trust what it does"
-    if raised("GatedRepoError"):
-        return f"{name!r} is gated: ask for access on its hub page, then log in with `hf auth login`"
-    if raised("RevisionNotFoundError"):
-        return f"{name!r} has no revision {place.revision!r} on the hub: check the branch, tag or commit"
-    if raised("RepositoryNotFoundError"):
-        return (
-            f"there is no model {name!r} on the hub, or it is private: check the name, or run `hf auth login`"
-        )
-    if not place.local and (raised("OfflineModeIsEnabled", "LocalEntryNotFoundError") or _no_network(chain)):
-        return (
-            f"{name!r} is no folder here and the hub cannot be reached: check the network and HF_HUB_OFFLINE"
-            ", or use a local folder, a .gguf file or the default model"
-        )
-    if part == "weights" and not place.local and "safetensors" in text:
-        return str(_pickled(place, "no safetensors file"))
-    return f"the {part} of {name!r} cannot be read: {_first_line(error)}"
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _no_network(chain: list[BaseException]) -> bool:
-    """Whether a connection failed, whichever HTTP library the hub client is built on."""
-    names = {kind.__name__ for link in chain for kind in type(link).__mro__}
-    return bool(
-        names
-        & {"ConnectError", "ConnectTimeout", "ConnectionError", "ProxyError", "TransportError", "gaierror"}
-    )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
