@@ -187,7 +187,9 @@ def test_bank_is_saved_loaded_and_tied_to_its_model(run):
         bank.get("L1H2", "colour")
     from tiny import tiny
 
-    with pytest.raises(HeadwiseError, match="these features belong to 'tiny-worded'"):
+    with pytest.raises(
+        HeadwiseError, match=r"this bank of features is of 'tiny-worded' \(weights [0-9a-f]{12}\), not of"
+    ):
         bank.require(tiny("llama"))
 
 

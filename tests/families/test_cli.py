@@ -35,7 +35,7 @@ def _loaded(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
 def test_the_whole_command_writes_tables_a_document_and_a_report(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["families", str(run), "--sample", "3", "--json"]) == 0
+    assert main(["families", str(run), "--sample", "3", "--json", "--model", "mine"]) == 0
     document = json.loads(capsys.readouterr().out)
     wanted = {
         "n_prompts",
@@ -124,12 +124,27 @@ def test_bad_input_is_one_line(
     other = tmp_path / "other"
     planted_run(other, 20, weight_hash="f" * 64, model="another")
     assert "two runs of different models" in _complaint(capsys, str(run), str(other))
-    assert "'another' with weights ffffffffffff" in _complaint(capsys, str(other))
+    assert "this run of circuits is of 'another' (weights ffffffffffff), not of 'tiny-llama'" in _complaint(
+        capsys, str(other), "--model", "mine"
+    )
     assert "distance 'words' is not known" in _complaint(capsys, str(run), "--distance", "words")
     assert "no label 'colour': there is kind, noise, name" in _complaint(capsys, str(run), "--by", "colour")
     assert "holds another run (circuits, not families)" in _complaint(
         capsys, str(run), "--no-causality", "--out", str(run)
     )
+
+
+@pytest.mark.parametrize("name", ["owner/model", "gpt2", "another"])
+def test_a_run_does_not_send_its_reader_to_the_hub(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "headwise.model.loading.load.load", lambda *_, **__: pytest.fail("asked for a model unasked")
+    )
+    planted_run(tmp_path / "run", 20, model=name)
+    said = _complaint(capsys, str(tmp_path / "run"))
+    assert f"the run names {name!r}, which is neither a known model nor a folder here" in said
+    assert "--model" in said
 
 
 def test_circuits_that_are_all_alike_are_one_family(

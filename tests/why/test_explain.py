@@ -154,7 +154,7 @@ def test_wrong_questions_get_one_line() -> None:
     bank = _bank(model, Head(2, 1))
     with pytest.raises(HeadwiseError, match=r"L1H0 has no features in the bank; it has those of L2H1"):
         explain(model, IDS, head="L1H0", features=bank)
-    with pytest.raises(HeadwiseError, match="these features belong to"):
+    with pytest.raises(HeadwiseError, match="this bank of features is of"):
         explain(tiny("mistral", seed=1), IDS, head="L2H1", features=bank)
     with pytest.raises(HeadwiseError, match="there are no features at"):
         explain(model, IDS, features="nowhere")

@@ -10,7 +10,7 @@ from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, NodeK
 from headwise.errors import HeadwiseError
 from headwise.tokens import NoTokenizer
 from headwise.types import Side
-from headwise.validation import Index, Row, Sha256, Shape, quoted, unfit
+from headwise.validation import Index, Row, Sha256, Shape, unfit
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -180,11 +180,8 @@ def require_fit(circuit: Circuit, model: Model, what: str = "this circuit") -> N
     """Refuse a circuit of other weights, or one that names a layer, head, channel, token or position which the model
     does not have: Python would take −1 for the last one and give a number for something that was never traced.
     """
-    if circuit.weight_hash != model.weight_hash:
-        raise HeadwiseError(
-            f"{what} is of {quoted(circuit.model)} (weights {circuit.weight_hash[:12] or 'unknown'}), not of "
-            f"{model.name!r} (weights {model.weight_hash[:12]}): load that model, or trace the prompt again"
-        )
+    again = "load that model, or trace the prompt again"
+    model.require(circuit.weight_hash, what, of=circuit.model, do=again)
     for name, token in (("answer_id", circuit.answer_id), ("wrong_id", circuit.wrong_id)):
         if token is not None and not 0 <= token < model.vocabulary:
             raise HeadwiseError(f"{what}: {name} {token} is not among the model's {model.vocabulary} tokens")

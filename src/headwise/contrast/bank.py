@@ -93,12 +93,8 @@ class FeatureBank:
 
     def require(self, model: Model) -> FeatureBank:
         """This bank, if it was made with this very model; a subspace means nothing in another one."""
-        if model.weight_hash != self.weight_hash:
-            raise HeadwiseError(
-                f"these features belong to {quoted(self.model)} (weights {self.weight_hash[:8]}), not to "
-                f"{model.name!r} ({model.weight_hash[:8]}): "
-                f"fit them again with `headwise features {shortened(printable(self.task))} --model …`"
-            )
+        again = f"fit it again with `headwise features {shortened(printable(self.task))} --model …`"
+        model.require(self.weight_hash, "this bank of features", of=self.model, do=again)
         for one in self.features:
             model.head(one.head)
             if one.key.d_head != model.d_head:

@@ -119,12 +119,8 @@ def find_families(
 
 def check_model(run: CircuitRun, model: Model) -> None:
     """Refuse a model whose weights are not those that were traced."""
-    if model.weight_hash != run.config["weight_hash"]:
-        raise HeadwiseError(
-            f"the circuits are of {run.config['model']!r} with weights {run.config['weight_hash'][:12]}, but "
-            f"{model.name!r} has weights {model.weight_hash[:12]}: give the model that was traced, or leave "
-            "out causality"
-        )
+    again = "give the model that was traced, or leave out causality"
+    model.require(run.config["weight_hash"], "this run of circuits", of=run.config["model"], do=again)
 
 
 def questions(run: CircuitRun) -> list[Question]:

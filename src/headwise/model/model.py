@@ -19,6 +19,7 @@ from headwise.model.capture import MAX_TOKENS, Request
 from headwise.model.captured import Captured, Wanted
 from headwise.model.edits import Edit
 from headwise.model.loading.half import refuse_if_deadly
+from headwise.strings import shortened
 from headwise.tokens import NoTokenizer, Prompt, encode, encode_one, shown
 from headwise.types import Head, HeadLike
 
@@ -110,6 +111,18 @@ class Model:
             digest.update(f"{name}{list(parameter.shape)}{parameter.dtype}".encode())
             digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
+
+    def require(self, weight_hash: str | None, what: str, *, of: str, do: str) -> None:
+        """Refuse ``what`` if it was made with other weights, or does not say with which.
+
+        A channel, a subspace or a circuit means nothing in another model. ``of`` is the model it names, ``do`` says
+        how one gets a right one.
+        """
+        if weight_hash != self.weight_hash:
+            raise HeadwiseError(
+                f"{what} is of {shortened(of)!r} (weights {(weight_hash or 'unknown')[:12]}), not of {self.name!r} "
+                f"(weights {self.weight_hash[:12]}): {do}"
+            )
 
     def __repr__(self) -> str:
         shared = "" if self.n_kv_heads == self.n_heads else f" ({self.n_kv_heads} key heads)"

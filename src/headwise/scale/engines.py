@@ -173,10 +173,8 @@ def _model(source: Source) -> Model:
         from headwise.model.loading.load import load
 
         model = load(**source.origin, check=False)
-        if model.weight_hash != source.weight_hash:
-            raise HeadwiseError(
-                f"the weights of {model.name!r} in memory are not those it was loaded from: use workers=1"
-            )
+        changed = "its weights were changed in memory, which other processes do not see; use workers=1"
+        model.require(source.weight_hash, "the work", of=model.name, do=changed)
         _loaded = model
     return _loaded
 
