@@ -136,7 +136,7 @@ def test_a_bank_of_other_heads_is_not_used() -> None:
     )
     with pytest.raises(HeadwiseError, match="'a' has 3 dimensions, but a head of 'tiny-llama' has"):
         FeatureBank("m", MODEL.weight_hash, "t", (narrow,)).require(MODEL)
-    with pytest.raises(HeadwiseError, match="these features belong to 'm'"):
+    with pytest.raises(HeadwiseError, match="this bank of features is of 'm'"):
         FeatureBank("m", "", "t", ()).require(MODEL)
 
 
