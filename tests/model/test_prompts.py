@@ -15,6 +15,7 @@ from headwise.bases.cell import split_cell
 from headwise.contrast.attribution import attribute_prompt
 from headwise.contrast.bank import FeatureBank
 from headwise.errors import HeadwiseError
+from headwise.model.batch import Batch
 from headwise.model.check import examine
 from headwise.model.model import Model
 from headwise.types import Head
@@ -184,3 +185,24 @@ def test_positions_of_every_integer_type(gpt2: Model, queries: Any) -> None:
 )
 def test_what_is_no_position(gpt2: Model, queries: Any, line: str) -> None:
     assert line in refusal(lambda: gpt2.capture(IDS, queries=queries))
+
+
+def test_heads_named_in_one_text_or_a_list(gpt2: Model) -> None:
+    for named in ("L2H1, 0.3,L2H1", ["L2H1", (0, 3)], [Head(2, 1), "a0.h3"]):
+        assert gpt2.heads_named(named) == [Head(2, 1), Head(0, 3)]
+    assert gpt2.heads_named((2, 1)) == gpt2.heads_named(Head(2, 1)) == [Head(2, 1)]
+    assert refusal(lambda: gpt2.heads_named([])) == (
+        "no heads were named: give at least one, such as L18H6,L20H3"
+    )
+    assert "'' is not a head" in refusal(lambda: gpt2.heads_named("L2H1,"))
+    assert "L9H9 does not exist" in refusal(lambda: gpt2.heads_named("L9H9"))
+
+
+@pytest.mark.parametrize("padding", ["left", "right"])
+def test_a_batch_knows_its_prompts_without_padding(padding: Any) -> None:
+    prompts = [[5, 6, 7, 8], [9], [3, 3]]
+    batch = Batch.of(prompts, padding)
+    for number, prompt in enumerate(prompts):
+        span = batch.span(number)
+        assert batch.token_ids(number) == prompt == batch.ids[number, span].tolist()
+        assert [batch.column(number, at) for at in range(len(prompt))] == list(range(span.start, span.stop))

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from headwise.bases.balanced import HeadMoments
 from headwise.errors import HeadwiseError
-from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
+from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows, raw_scores
 from headwise.model.batch import Batch
 from headwise.model.forward import Instruments, forward
-from headwise.model.record import _full
 from headwise.model.rotary import Rotary
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def _add_layer(sums: MomentSums, call: AttentionCall, rotary: Rotary | None, rea
     counts = torch.bincount(head, minlength=heads).tolist()
     at = 0
     for index, count in enumerate(counts):
-        mine, theirs = _full(q[at : at + count]), _full(difference[at : at + count])
+        mine, theirs = at_least_float32(q[at : at + count]), at_least_float32(difference[at : at + count])
         at += count
         sums.cells[call.layer, index] += count
         sums.query[call.layer, index] += mine.sum(0).double().cpu()

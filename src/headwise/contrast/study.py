@@ -112,7 +112,7 @@ def find_features(
     if not 1 <= max_rank <= model.d_head:
         raise HeadwiseError(f"max_rank={max_rank} is outside 1..{model.d_head}, the head's dimensions")
     made = make_task(task, model.tokenizer, seed=seed, **options)
-    named = None if heads == "auto" else _named(model, heads)
+    named = None if heads == "auto" else model.heads_named(heads)
     asked = _Asked(draws=draws, energy=energy, max_rank=max_rank, through_model=through_model, seed=seed)
     config = {
         "model": model.name,
@@ -171,14 +171,6 @@ def _needed_bytes(model: Model, task: Task, heads: int, draws: int) -> int:
     test = len(task.test) * heads * len(task.names) * conditions
     vectors = min(GALLERY + SHARD, len(task.test)) * heads * model.d_head * 4 * (keys + 1)
     return scan + fits + test + 2 * vectors + 100 * draws * heads * len(task.names) + 1_000_000
-
-
-def _named(model: Model, heads: str | Sequence[Head | str]) -> list[Head]:
-    parts = heads.split(",") if isinstance(heads, str) else list(heads)
-    found = list(dict.fromkeys(model.head(part) for part in parts))
-    if not found:
-        raise HeadwiseError("no heads were named: give 'auto' or a list such as L18H6,L20H3")
-    return found
 
 
 class _Shards:

@@ -56,11 +56,18 @@ class AttentionCall:
         return self.mask[:, 0].expand(rows.shape[0], -1, -1).gather(1, index)
 
 
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The tensor itself, or a half-precision one in float32: the least in which anything is decomposed.
+
+    >>> [at_least_float32(torch.zeros(1, dtype=kind)).dtype for kind in (torch.bfloat16, torch.float64)]
+    [torch.float32, torch.float64]
+    """
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
 def raw_scores(query: Tensor, key: Tensor, scale: float, cap: float | None) -> Tensor:
     """Scaled and soft-capped logits [..., n, columns] before the mask, in at least float32."""
-    if query.dtype in (torch.float16, torch.bfloat16):
-        query, key = query.float(), key.float()
-    scores = query @ key.mT * scale
+    scores = at_least_float32(query) @ at_least_float32(key).mT * scale
     return scores if cap is None else cap * torch.tanh(scores / cap)
 
 

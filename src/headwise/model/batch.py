@@ -46,6 +46,24 @@ class Batch:
     def __len__(self) -> int:
         return self.ids.shape[0]
 
+    def span(self, prompt: int) -> slice:
+        """The columns of one prompt, without its padding."""
+        start = int(self.starts[prompt])
+        return slice(start, start + int(self.lengths[prompt]))
+
+    def token_ids(self, prompt: int) -> list[int]:
+        """The tokens of one prompt, without its padding.
+
+        >>> batch = Batch.of([[5, 6, 7], [8]], padding="left")
+        >>> batch.ids.tolist(), batch.span(1), batch.token_ids(1)
+        ([[5, 6, 7], [8, 8, 8]], slice(2, 3, None), [8])
+        """
+        return self.ids[prompt, self.span(prompt)].tolist()
+
+    def column(self, prompt: int, position: int) -> int:
+        """The column of a position, which is not negative."""
+        return int(self.starts[prompt]) + position
+
     @property
     def is_left_padded(self) -> bool:
         return bool((self.starts > 0).any())

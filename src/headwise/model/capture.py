@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.model import threads as spread
-from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
+from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows, raw_scores
 from headwise.model.batch import (
     Batch,
     Padding,
@@ -180,12 +180,7 @@ class _Collector:
         visible = held.pop("visible", torch.zeros(shape, dtype=torch.bool))
         return Captured(
             heads=self.heads,
-            token_ids=[
-                row[start : start + length].tolist()
-                for row, start, length in zip(
-                    self.batch.ids, self.batch.starts, self.batch.lengths, strict=True
-                )
-            ],
+            token_ids=[self.batch.token_ids(prompt) for prompt in range(len(self.batch))],
             query_positions=self.query_positions,
             key_positions=self.key_positions,
             visible=visible,
@@ -239,7 +234,7 @@ class _Collector:
             if name not in self.kept:
                 continue
             for here, place in enumerate(places):
-                self.kept[name][place] = _own(tensor[:, here], self.model.result_device)
+                self.kept[name][place] = at_least_float32(tensor[:, here]).to(self.model.result_device)
         for place in places:
             self.scale[place], self.cap[place] = call.scale, call.cap
 
@@ -248,10 +243,3 @@ def _gather(vectors: Tensor, columns: Tensor) -> Tensor:
     """Vectors [n, h, columns, d] at ``columns`` [n, r]: [n, h, r, d]."""
     index = columns[:, None, :, None].expand(-1, vectors.shape[1], -1, vectors.shape[3])
     return vectors.gather(2, index)
-
-
-def _own(tensor: Tensor, device: torch.device) -> Tensor:
-    """At least float32, on the device where results live."""
-    if tensor.dtype in (torch.float16, torch.bfloat16):
-        tensor = tensor.float()
-    return tensor.to(device)

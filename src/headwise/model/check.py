@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
+from headwise.model.attend import at_least_float32
 from headwise.model.edits import SwapWithin
 from headwise.model.loading.trouble import runnable
 from headwise.model.model import Model
@@ -121,7 +122,7 @@ def _own_numbers(model: Model, ids: list[int]) -> tuple[Tensor, Tensor]:
         with _eager(model):
             attentions = model.hf(inputs, use_cache=False, output_attentions=True).attentions
     pattern = torch.cat([attention[0].to(model.result_device) for attention in attentions])
-    return logits, pattern.to(torch.promote_types(pattern.dtype, torch.float32))
+    return logits, at_least_float32(pattern)
 
 
 @contextmanager

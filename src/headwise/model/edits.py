@@ -149,7 +149,7 @@ class Editor:
         for edit in edits:
             prompts = range(len(self.batch)) if edit.prompt is None else (edit.prompt,)
             for prompt in prompts:
-                span = self._span(prompt)
+                span = self.batch.span(prompt)
                 if edit.side == "query":
                     call.query[prompt, edit.head.index, span] = edit.apply(
                         call.query[prompt, edit.head.index, span]
@@ -172,11 +172,11 @@ class Editor:
         for (prompt, head, row), keys in self._private.get(call.layer, {}).items():
             if head not in heads:
                 continue
-            column = row + int(self.batch.starts[prompt])
+            column = self.batch.column(prompt, row)
             for place in (rows[prompt] == column).nonzero().flatten().tolist():
                 query = call.query[prompt, head, column]
                 line = raw_scores(query[None], keys, call.scale, call.cap)[0].to(scores.dtype)
-                scores[prompt, heads.index(head), place, self._span(prompt)] = line
+                scores[prompt, heads.index(head), place, self.batch.span(prompt)] = line
 
     def finish(self, call: AttentionCall, output: Tensor) -> Tensor:
         """Replace the outputs of rows that read private keys."""
@@ -185,7 +185,7 @@ class Editor:
             return output
         output = output.clone()
         for (prompt, head, row), keys in private.items():
-            span, column = self._span(prompt), row + int(self.batch.starts[prompt])
+            span, column = self.batch.span(prompt), self.batch.column(prompt, row)
             rows = torch.tensor([[column]], device=output.device)
             mask = call.mask if call.mask is None or len(call.mask) == 1 else call.mask[prompt : prompt + 1]
             one = replace(call, mask=mask)
@@ -194,10 +194,6 @@ class Editor:
             value = call.value[prompt, head // (call.query.shape[1] // call.value.shape[1]), span]
             output[prompt, column, head] = (pattern_rows(scores, visible).to(value.dtype) @ value)[0]
         return output
-
-    def _span(self, prompt: int) -> slice:
-        start = int(self.batch.starts[prompt])
-        return slice(start, start + int(self.batch.lengths[prompt]))
 
 
 def _edit_private(private: dict[tuple[int, int, int], Tensor], prompt: int, edit: Edit) -> None:

@@ -21,7 +21,7 @@ from headwise.model.edits import Edit
 from headwise.model.loading.half import refuse_if_deadly
 from headwise.strings import shortened
 from headwise.tokens import NoTokenizer, Prompt, encode, encode_one, shown
-from headwise.types import Head, HeadLike
+from headwise.types import Head, HeadLike, head_list
 
 if TYPE_CHECKING:
     from headwise.model.stream import Stream
@@ -102,6 +102,14 @@ class Model:
                 f"L0H0 to {last}"
             )
         return wanted
+
+    def heads_named(self, heads: str | HeadLike | Iterable[HeadLike]) -> list[Head]:
+        """The heads that a user lists, each once: ``"L18H6,L20H3"``, one head, or several."""
+        parts = heads.split(",") if isinstance(heads, str) else head_list(heads)
+        found = list(dict.fromkeys(self.head(part) for part in parts))
+        if not found:
+            raise HeadwiseError("no heads were named: give at least one, such as L18H6,L20H3")
+        return found
 
     @cached_property
     def weight_hash(self) -> str:

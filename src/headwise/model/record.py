@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
-from headwise.model.attend import AttentionCall
+from headwise.model.attend import AttentionCall, at_least_float32
 from headwise.model.batch import Batch
 from headwise.model.forward import Instruments, forward
 from headwise.model.rotary import Rotary
@@ -69,7 +68,7 @@ class Recorder:
             record.mlp = self.notes.get((layer, "mlp"))
 
     def _enter(self, _module: Any, args: tuple, kwargs: dict) -> None:
-        self.before.append(_full(args[0] if args else kwargs["hidden_states"]))
+        self.before.append(at_least_float32(args[0] if args else kwargs["hidden_states"]))
 
     def _observe(self, call: AttentionCall) -> None:
         if call.layer >= self.n:
@@ -81,9 +80,9 @@ class Recorder:
                 call=AttentionCall(
                     None,
                     layer,
-                    _full(call.query),
-                    _full(call.key),
-                    _full(call.value),
+                    at_least_float32(call.query),
+                    at_least_float32(call.key),
+                    at_least_float32(call.value),
                     call.mask,
                     call.scale,
                     call.cap,
@@ -98,18 +97,18 @@ class Recorder:
         self.notes[layer, "rotary"] = Rotary.of(kwargs.get("position_embeddings"))
 
     def _note_mlp(self, layer: int, _module: Any, _args: tuple, output: Tensor) -> None:
-        self.notes[layer, "mlp"] = _full(output).view(self.before[layer].shape)
+        self.notes[layer, "mlp"] = at_least_float32(output).view(self.before[layer].shape)
 
     def _note_post_scale(self, layer: int, _module: Any, _args: tuple, output: Any) -> None:
         norm = self.model.anatomy.attention_post_norm(layer)
         assert norm is not None
-        self.notes[layer, "post"] = norm.scale(_full(output[0]))
+        self.notes[layer, "post"] = norm.scale(at_least_float32(output[0]))
 
     def _note_qk_scale(self, layer: int, side: Side, _module: Any, args: tuple, _kwargs: dict) -> None:
         anatomy = self.model.anatomy
         norm = anatomy.query_norm(layer) if side == "query" else anatomy.key_norm(layer)
         assert norm is not None
-        scale = norm.scale(_full(args[0]))
+        scale = norm.scale(at_least_float32(args[0]))
         match anatomy.family.qk_norm:
             case "all_heads":
                 scale = scale[:, :, None]
@@ -120,9 +119,4 @@ class Recorder:
         self.notes[layer, side] = scale
 
     def _note_final(self, _module: Any, args: tuple, _kwargs: dict) -> None:
-        self.final = _full(args[0])
-
-
-def _full(tensor: Tensor) -> Tensor:
-    """At least float32."""
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+        self.final = at_least_float32(args[0])

@@ -109,8 +109,7 @@ class Stream:
 
     @property
     def token_ids(self) -> list[list[int]]:
-        spans = zip(self.batch.ids, self.batch.starts, self.batch.lengths, strict=True)
-        return [row[start : start + length].tolist() for row, start, length in spans]
+        return [self.batch.token_ids(prompt) for prompt in range(len(self))]
 
     def before(self, layer: int) -> Tensor:
         """The stream [n, t, d_model] before a layer; ``n_layers`` gives the stream before the final norm."""
@@ -125,13 +124,13 @@ class Stream:
     @torch.no_grad()
     def pattern(self, layer: int, position: int, prompt: int = 0) -> Tensor:
         """Attention of every head of a layer from one position: [heads, positions of the prompt]."""
-        column, span = self._column(position, prompt), self._span(prompt)
+        column, span = self._column(position, prompt), self.batch.span(prompt)
         return self._pattern_row(layer, prompt, column)[:, span]
 
     @torch.no_grad()
     def whole_pattern(self, head: Head | str, prompt: int = 0, rows: Sequence[int] | None = None) -> Tensor:
         """Attention of one head from every position (or from ``rows``): [positions or rows, positions]."""
-        head, span = self.model.head(head), self._span(prompt)
+        head, span = self.model.head(head), self.batch.span(prompt)
         call = self.layers[head.layer].call
         columns = torch.arange(span.start, span.stop) if rows is None else torch.tensor(rows) + span.start
         columns = columns.to(call.query.device)
@@ -243,7 +242,7 @@ class Stream:
         if bias is not None:
             value = value - bias[:, None].to(value.dtype)
         row = self._pattern_row(layer, prompt, column).to(value.dtype)
-        span = slice(self._span(prompt).start, column + 1)
+        span = slice(self.batch.span(prompt).start, column + 1)
         return row[:, span, None] * value.repeat_interleave(anatomy.group, dim=0)[:, span]
 
     def output_weight(self, layer: int) -> Tensor:
@@ -285,15 +284,11 @@ class Stream:
             raise HeadwiseError(f"layer {layer} was not finished in this pass: split more layers")
         return mlp
 
-    def _span(self, prompt: int) -> slice:
-        start = int(self.batch.starts[prompt])
-        return slice(start, start + int(self.batch.lengths[prompt]))
-
     def _column(self, position: int, prompt: int) -> int:
         if not 0 <= prompt < len(self):
             raise HeadwiseError(f"prompt {prompt} does not exist: the stream holds {len(self)} prompts")
         resolved = resolve_positions(position, [int(self.batch.lengths[prompt])], "stream")[0][0]
-        return resolved + int(self.batch.starts[prompt])
+        return self.batch.column(prompt, resolved)
 
     def __repr__(self) -> str:
         return f"Stream({self.model.name!r}, {len(self)} prompts, {len(self.layers)} layers)"

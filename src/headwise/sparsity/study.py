@@ -143,7 +143,7 @@ def measure_sparsity(
     if rotations < 1:
         raise HeadwiseError(f"rotations={rotations} leave nothing to compare with: give 1 or more")
     report = progress or (lambda _stage, _done, _total: None)
-    wanted = None if heads == "auto" else _named(model, heads)
+    wanted = None if heads == "auto" else model.heads_named(heads)
     made = make_answers(task, model.tokenizer, prompts=prompts, seed=seed)
     chosen = made.prompts[:prompts]
     token_ids = model.token_ids([p.prompt for p in chosen])
@@ -202,11 +202,6 @@ def measure_sparsity(
         notes=made.notes,
         seconds=time.perf_counter() - started,
     )  # fmt: skip
-
-
-def _named(model: Model, heads: str | Sequence[Head | str]) -> list[Head]:
-    listed = heads.split(",") if isinstance(heads, str) else heads
-    return list(dict.fromkeys(model.head(one) for one in listed))
 
 
 def _trace(model: Model, part: Sequence[Any]) -> list[Circuit]:
