@@ -230,3 +230,14 @@ def test_bad_cells_are_one_line(head: str, query: int, key: int, message: str) -
     with pytest.raises(HeadwiseError, match=message) as error:
         split_cell(model, prompts_of(9)[0], head, query, key)
     assert "\n" not in str(error.value)
+
+
+def test_channels_kept_on_disk_are_whole_or_computed_again(tmp_path: Path) -> None:
+    first = layer_channels(tiny("llama", seed=11), 1, cache=tmp_path)
+    (file,) = tmp_path.rglob("*.safetensors")
+    whole = file.read_bytes()
+    for content in (whole, whole[:-1], whole[:-8] + bytes(8), b"", b"{}"):
+        file.write_bytes(content)
+        again = layer_channels(tiny("llama", seed=11), 1, cache=tmp_path)
+        assert torch.equal(again.sigma, first.sigma) and torch.equal(again.key_map, first.key_map)
+        assert file.read_bytes() == whole

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from headwise.bases.relative import channels_needed, sparsity
 from headwise.bases.singular import QKSVD, qk_svd, rotated
 from headwise.errors import HeadwiseError
+from headwise.files import write_bytes
 from headwise.model.reading import side_maps
 from headwise.randomness import seeded
+from headwise.scale import tensors as sealed
 from headwise.tokens import Prompt
 from headwise.types import Cell, Head, HeadLike
 
@@ -189,14 +190,24 @@ def layer_channels(model: Model, layer: int, *, cache: str | Path | None = None)
     known = _known.setdefault(model, {})
     if layer not in known:
         file = None if cache is None else Path(cache) / model.weight_hash[:16] / f"layer-{layer}.safetensors"
-        if file is not None and file.is_file():
-            known[layer] = LayerChannels(**load_file(file))
+        found = None if file is None else _remembered(file, model)
+        if found is not None:
+            known[layer] = found
         else:
             query = side_maps(model, layer, "query", torch.float64).matrix
             key = side_maps(model, layer, "key", torch.float64).matrix
             svd = qk_svd(query.cpu(), key.repeat_interleave(model.anatomy.group, dim=0).cpu())
             known[layer] = LayerChannels(svd.sigma, svd.query_map, svd.key_map, svd.rank)
             if file is not None:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                save_file({name: getattr(svd, name).contiguous() for name in _FIELDS}, file)
+                write_bytes(file, sealed.to_bytes({name: getattr(svd, name) for name in _FIELDS}))
     return known[layer]
+
+
+def _remembered(file: Path, model: Model) -> LayerChannels | None:
+    """What an earlier process has kept; None where there is nothing, or nothing that fits: it is computed again."""
+    try:
+        found, _ = sealed.from_bytes(file.read_bytes())
+    except (OSError, sealed.Damaged):
+        return None
+    heads = all(value.shape[:1] == (model.n_heads,) for value in found.values())
+    return LayerChannels(**found) if set(found) == set(_FIELDS) and heads else None
