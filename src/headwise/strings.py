@@ -102,6 +102,15 @@ def is_boolean(value: Any) -> bool:
     return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number of things.
+
+    >>> counted(1, "signal"), counted(3, "signal"), counted(0, "family", "families")
+    ('1 signal', '3 signals', '0 families')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def natural(text: str) -> tuple[int, int, str]:
     """A key that sorts labels as people count them: numbers first and by size, however many digits they have.
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.errors import HeadwiseError
+from headwise.strings import counted
 from headwise.types import Cell, Component, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:
@@ -287,7 +288,12 @@ class Circuit:
             if self.answer is None
             else f"{self.answer!r}" + (f" over {self.wrong!r}" if self.wrong else "") + ", "
         )
-        return f"Circuit({answer}{len(self.heads)} head firings, {len(self.nodes)} nodes, {len(self.edges)} edges)"
+        sizes = (
+            counted(len(self.heads), "head firing"),
+            counted(len(self.nodes), "node"),
+            counted(len(self.edges), "edge"),
+        )
+        return f"Circuit({answer}{', '.join(sizes)})"
 
     def _repr_html_(self) -> str:
         from headwise.show.notebook import circuit

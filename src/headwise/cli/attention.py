@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli import options
 from headwise.cli.outputs import print_json
+from headwise.cli.prompts import as_chat, read_prompt
 from headwise.cli.verb import new_app
 
 app = new_app("Show the model's answer and the heads that attend most strongly to each token.")
@@ -14,29 +16,34 @@ app = new_app("Show the model's answer and the heads that attend most strongly t
 
 @app.command()
 def attention(
-    prompt: Annotated[str, typer.Argument(help="The text the model reads.")],
+    prompt: options.Prompt = None,
     to: Annotated[
         list[str] | None,
         typer.Option("--to", help="A token to look at, as text or position; may be repeated."),
     ] = None,
-    query: Annotated[str, typer.Option(help="The token that attends, as text or position.")] = "-1",
-    top: Annotated[int, typer.Option(min=1, help="How many heads to show for each token.")] = 5,
+    query: options.Query = "-1",
+    top: options.Top = 5,
     sinks: Annotated[bool, typer.Option("--sinks", help="Show the tokens that heads rest on, too.")] = False,
-    model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    prompt_file: options.PromptFile = None,
+    chat: options.Chat = False,
+    model: options.Model = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show the model's answer and the heads that attend most strongly to each token."""
+    text = read_prompt(prompt, prompt_file)
     from headwise.model.loading.load import load
     from headwise.show.kit.terminal import attention_table, console, quoted
     from headwise.strings import joined
     from headwise.why.attention import strongest_heads
 
-    found = strongest_heads(load(model), prompt, to=to, query=query, top=top, sinks=sinks)
+    loaded = load(model)
+    given = as_chat(loaded, text) if chat else text
+    found = strongest_heads(loaded, given, to=to, query=query or "-1", top=top, sinks=sinks)
     if as_json:
         print_json(found.to_json())
         return
     out = console()
-    out.print(f"Prompt: {prompt}", markup=False)
+    out.print(f"Prompt: {text}", markup=False)
     answers = ", ".join(f"{quoted(token)} {probability:.2f}" for token, probability in found.answers)
     out.print(f"Answer: {answers}", markup=False)
     for place in found.places:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from headwise.model.progress import is_quiet
-from headwise.strings import printable
+from headwise.strings import counted, printable
 
 
 @contextmanager
@@ -20,7 +20,9 @@ def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
         def tell(stage: str, done: int, total: int) -> None:
             if stage not in told and not is_quiet():
                 told.add(stage)
-                print(printable(f"headwise: {stage}: {total} prompts"), file=sys.stderr, flush=True)
+                print(
+                    printable(f"headwise: {stage}: {counted(total, 'prompt')}"), file=sys.stderr, flush=True
+                )
 
         yield tell
         return
@@ -93,7 +95,7 @@ def timed_bar(every: float = 30.0) -> Iterator[Callable[[str, int, int], None]]:
                 return
             told = time.monotonic()
             rest = f", {time_text(left)} left" if left is not None and done < total else ""
-            line = printable(f"headwise: {stage}: {done} of {total} prompts{rest}")
+            line = printable(f"headwise: {stage}: {done} of {counted(total, 'prompt')}{rest}")
             print(line, file=sys.stderr, flush=True)
 
         yield tell

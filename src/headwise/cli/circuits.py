@@ -1,45 +1,40 @@
-"""``headwise circuits``: one circuit a prompt, for thousands of prompts, in a folder that survives interruptions."""
+"""``headwise circuits``: one circuit per prompt, for thousands of prompts, in a folder that survives interruptions."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headwise.cli.outputs import print_json
+from headwise.cli import options
+from headwise.cli.outputs import finish
 from headwise.cli.verb import new_app
-from headwise.strings import printable
+from headwise.strings import counted, printable
 
 app = new_app("Trace the circuits of many prompts of a task into one folder; interrupted, it continues.")
 
 
 @app.command()
 def circuits(
-    task: Annotated[
-        str, typer.Argument(help="ioi, greater-than, pronouns, facts, or a .jsonl file of prompts.")
-    ],
-    out: Annotated[Path, typer.Option(help="Run folder: tables of prompts, edges and firings.")],
-    model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
-    prompts: Annotated[int | None, typer.Option(help="How many prompts; default 300, of a file all.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; default: one a core.")] = None,
-    mode: Annotated[
-        str, typer.Option(help="exact, or published: the authors' rules to the letter.")
-    ] = "exact",
-    tau: Annotated[float | None, typer.Option(help="Threshold of attention; default 2.5 / keys.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    task: options.AnswerTask,
+    out: options.RequiredOut,
+    prompts: Annotated[
+        int | None, typer.Option(min=1, help="How many prompts; default 300, of a file all.")
+    ] = None,
+    workers: options.Workers = None,
+    mode: options.Mode = "exact",
+    tau: options.Tau = None,
+    seed: options.Seed = 0,
+    model: options.Model = None,
+    as_json: options.Json = False,
 ) -> None:
     """Trace the circuits of many prompts of a task into one folder; interrupted, it continues.
 
     The run folder holds manifest.json, schema.json and the tables prompts, edges and firings as parquet.
     """
-    from headwise.tasks.names import check_answer_task
-
-    check_answer_task(task)
     from headwise.cli.bars import timed_bar
     from headwise.model.loading.load import load
     from headwise.model.progress import is_quiet
@@ -54,7 +49,11 @@ def circuits(
         print(printable(f"headwise: {note}"), file=sys.stderr)
     size = size_text(estimated_bytes(loaded, answers))
     if not is_quiet():
-        print(f"headwise: {len(answers)} prompts, about {size} in {str(out)!r}", file=sys.stderr, flush=True)
+        print(
+            f"headwise: {counted(len(answers), 'prompt')}, about {size} in {str(out)!r}",
+            file=sys.stderr,
+            flush=True,
+        )
     began = time.perf_counter()
     reports: list[int] = []
     with timed_bar() as bar:
@@ -83,14 +82,9 @@ def circuits(
         "prompts_per_second": round(new / seconds, 3) if new else None,
         "notes": list(answers.notes),
     }
-    if as_json:
-        print_json(summary)
-        return
-    from headwise.show.kit.terminal import console
     from headwise.show.survey.terminal import summary_tables
 
-    console().print(summary_tables(summary))
-    console().print(f"circuits: {out} ({size_text(summary['bytes'])})", markup=False, soft_wrap=True)
+    finish(summary, lambda: summary_tables(summary), as_json=as_json, run=out)
 
 
 def _cores() -> int:

@@ -2,64 +2,90 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
-from headwise.cli.outputs import print_json, refuse_unwritable
+from headwise.cli import options
+from headwise.cli.outputs import finish
+from headwise.cli.prompts import as_chat, read_prompt
 from headwise.cli.verb import new_app
+from headwise.errors import HeadwiseError
+from headwise.files import refuse_unwritable, write_json
 
 app = new_app(
     "Say why a head attends from one token to another: what made the score, who wrote it, and proof."
 )
 
-PROMPT = "When John and Mary went to the store, John gave a drink to"
+ROW = (
+    "row", "prompt", "prompt_file", "chat", "head", "query", "features", "method", "model", "html", "save", "as_json"
+)  # fmt: skip
 
 
 @app.command()
 def explain(
-    prompt: Annotated[str, typer.Argument(help="The text the model reads.")] = PROMPT,
-    head: Annotated[
-        str | None, typer.Option(help="The head (L22H4); default: the one that brings the answer.")
+    context: typer.Context,
+    prompt: options.Prompt = None,
+    head: options.Head = None,
+    query: options.Query = None,
+    key: options.Key = None,
+    answer: options.Answer = None,
+    wrong: options.Wrong = None,
+    features: options.Features = None,
+    only: Annotated[
+        Literal["what", "who"] | None, typer.Option(help="Print only this part, with every number in it.")
     ] = None,
-    query: Annotated[str | None, typer.Option(help="The token that attends: position or text.")] = None,
-    key: Annotated[str | None, typer.Option(help="The token it attends to: position or text.")] = None,
-    features: Annotated[
-        list[Path] | None, typer.Option(help="A feature bank made by headwise contrast; may be repeated.")
-    ] = None,
-    answer: Annotated[
-        str | None, typer.Option(help="The answer's token; default: what the model predicts.")
-    ] = None,
-    wrong: Annotated[
-        str | None, typer.Option(help="The token it is compared with; default: the next likeliest.")
-    ] = None,
-    tau: Annotated[
-        float | None, typer.Option(help="Attention that a cause has to undercut; default 2.5 / keys.")
-    ] = None,
-    draws: Annotated[int, typer.Option(help="Random controls.")] = 20,
-    seed: Annotated[int, typer.Option(help="Seed of the controls.")] = 0,
-    model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page that opens offline.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    top: Annotated[
+        int, typer.Option(min=1, help="With --only: how many channels, or signals on each side, to show.")
+    ] = 10,
+    row: Annotated[
+        bool, typer.Option("--row", help="Split the whole row of logits by the features of a bank.")
+    ] = False,
+    method: Annotated[
+        Literal["sequential", "shapley"], typer.Option(help="With --row: how features share a logit.")
+    ] = "sequential",
+    tau: options.Tau = None,
+    draws: options.Draws = 20,
+    seed: options.Seed = 0,
+    prompt_file: options.PromptFile = None,
+    chat: options.Chat = False,
+    model: options.Model = None,
+    as_json: options.Json = False,
+    html: options.Html = None,
+    save: options.Save = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Say why a head attends from one token to another: what made the score, who wrote it, and proof."""
-    page = Path("explanation.html") if open_page and html is None else html
-    if page is not None:
-        refuse_unwritable(page)
+    """Say why a head attends from one token to another: what made the score, who wrote it, and proof.
+
+    With only a prompt the question is found: the head that brings most of the model's answer to the last token, and
+    the token that it reads.
+    """
+    text = read_prompt(prompt, prompt_file)
+    if row:
+        options.refuse_unused(context, ROW, "is not used with --row")
+        _explain_row(text, chat, head, query, features or [], method, model, as_json, html, save)
+        return
+    every = {str(parameter.name) for parameter in context.command.params}
+    options.refuse_unused(context, every - {"method"}, "is used only with --row")
+    if only is None:
+        options.refuse_unused(context, every - {"top"}, "is used only with --only")
+    if open_page and html is None:
+        html = Path("explanation.html")
+        refuse_unwritable(html)
 
     from headwise.model.loading.load import load
     from headwise.model.progress import Progress
-    from headwise.show.kit.terminal import console
     from headwise.why.explain import explain as explain_prompt
 
     with Progress("explaining") as progress:
         progress.stage("loading the model")
         loaded = load(model)
+        given = as_chat(loaded, text) if chat else text
         why = explain_prompt(
             loaded,
-            prompt,
+            given,
             head=head,
             query=query,
             key=key,
@@ -71,18 +97,87 @@ def explain(
             seed=seed,
             progress=progress.stage,
         )
-    if page is not None:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        why.save_html(page)
-    if as_json:
-        print_json(why.to_json())
-    else:
+    if html is not None:
+        why.save_html(html)
+    if save is not None:
+        write_json(save, why.to_json())
+    if only is None:
         from headwise.show.why.terminal import explanation
 
-        console().print(explanation(why))
-        if page is not None:
-            console().print(f"\nPage: {page.resolve()}", markup=False, soft_wrap=True)
-    if open_page and page is not None:
+        document, table = why.to_json(), lambda: explanation(why)
+    else:
+        document, table = _part(loaded, given, why, only, top)
+    finish(document, table, as_json=as_json, page=None if html is None else html.resolve(), saved=save)
+    if open_page and html is not None:
         import webbrowser
 
-        webbrowser.open(page.resolve().as_uri())
+        webbrowser.open(html.resolve().as_uri())
+
+
+def _part(model: Any, prompt: Any, why: Any, only: str, top: int) -> tuple[dict[str, Any], Any]:
+    """One part of an explanation in full: its document, and a function that makes its tables."""
+    from headwise.show.why.parts import what_in_full, who_in_full
+
+    whole = why.to_json()
+    shared = ("schema", "model", "prompt", "tokens", "head", "query", "key", "attention", "logit")
+    document = {name: whole[name] for name in (*shared, only)}
+    if only == "who":
+        return document, lambda: who_in_full(why, top)
+    from headwise.bases.cell import Channels, split_cell
+
+    # The control: the same score along directions that are not the head's own.
+    split = split_cell(model, prompt, why.head, why.query, why.key)
+    channels = Channels.of(model, why.head)
+    document["what"] |= {
+        "sigma": channels.sigma.tolist(),
+        "rank": channels.rank,
+        "condition": channels.condition,
+        "control": split.control.tolist(),
+        "control_sparsity": split.control_sparsity,
+        "control_channels_needed": split.control_channels_needed,
+    }
+    return document, lambda: what_in_full(why, split, channels, top)
+
+
+def _explain_row(
+    text: str,
+    chat: bool,
+    head: str | None,
+    query: str | None,
+    features: list[Path],
+    method: str,
+    model: str | None,
+    as_json: bool,
+    html: Path | None,
+    save: Path | None,
+) -> None:
+    """A row of logits, token by token, by the features of one bank."""
+    if len(features) != 1:
+        given = ", ".join(repr(str(path)) for path in features) or "none"
+        raise HeadwiseError(
+            f"--row splits logits by one feature bank, and {given} was given: give --features BANK, made by "
+            "`headwise features TASK --out DIR`"
+        )
+    from headwise.contrast.attribution import attribution_rows
+    from headwise.contrast.bank import FeatureBank
+    from headwise.model.loading.load import load
+    from headwise.tokens import one_position
+
+    bank = FeatureBank.load(features[0])
+    if head is not None:
+        bank.of(head)
+    loaded = load(model)
+    bank.require(loaded)
+    prompt = as_chat(loaded, text) if chat else text
+    place = one_position(loaded.tokens(prompt), query or "-1", "query")
+    rows = attribution_rows(loaded, prompt, bank, heads=None if head is None else [head], query=place)
+    document = {"prompt": text, "query": place, "logits": [asdict(one) for one in rows]}
+    if html is not None:
+        from headwise.show.contrast.report import attribution_report
+
+        attribution_report(rows, text).write(html)
+    if save is not None:
+        write_json(save, document)
+    from headwise.show.contrast.terminal import attribution_tables
+
+    finish(document, lambda: attribution_tables(rows, method), as_json=as_json, page=html, saved=save)

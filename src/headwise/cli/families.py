@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from headwise.cli.outputs import show_study
+from headwise.cli import options
+from headwise.cli.outputs import finish, report_in
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 
@@ -17,38 +18,46 @@ app = new_app("Find the families of a run's circuits: how many, what differs, an
 @app.command()
 def families(
     runs: Annotated[
-        list[Path], typer.Argument(help="Folders that headwise circuits made, of one model; read as one.")
+        list[Path],
+        typer.Argument(help="Folders that headwise circuits made, of one model; read as one.", metavar="RUN"),
     ],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for report and tables (default: 'families' inside the first).")
-    ] = None,
     distance: Annotated[
-        str, typer.Option(help="Compare circuits by signals (with channels), edges or heads.")
+        Literal["signals", "edges", "heads"], typer.Option(help="What two circuits are compared by.")
     ] = "signals",
     by: Annotated[
-        str | None, typer.Option(help="Take the values of this label for families, after the clustering.")
+        str | None,
+        typer.Option(
+            help="Take the values of this label for families, after the clustering.", metavar="LABEL"
+        ),
     ] = None,
     no_causality: Annotated[
         bool, typer.Option("--no-causality", help="Leave out edited passes; no model is loaded.")
     ] = False,
-    sample: Annotated[int, typer.Option(min=2, help="Prompts a family for edited passes.")] = 40,
-    model: Annotated[
-        str | None, typer.Option(help="The traced model, if its name in the run does not find it.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    sample: Annotated[int, typer.Option(min=2, help="Prompts per family used for edited passes.")] = 40,
+    seed: options.Seed = 0,
+    model: options.Model = None,
+    out: options.Out = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Find the families of a run's circuits: how many, what differs, and whether they are causal."""
-    from headwise.families.incidence import check_kind
+    """Find the families of a run's circuits: how many, what differs, and whether they are causal.
+
+    --model is needed only if the traced model is not found by its name in the run. --out is the folder 'families'
+    inside the first run unless another is given.
+    """
+    for path in runs:
+        if not path.is_dir():
+            kind = "is not a folder" if path.exists() else "does not exist"
+            raise HeadwiseError(
+                f"the run {str(path)!r} {kind}: make one with `headwise circuits TASK --out DIR`"
+            )
     from headwise.families.study import check_model, find_families
     from headwise.model.progress import Progress
     from headwise.survey.records import CircuitRun
 
-    check_kind(distance)
     run = CircuitRun.load(*runs)
     if len(run.traced) and by is not None and not any(by in one for one in run.labels):
         known = ", ".join(dict.fromkeys(name for one in run.labels for name in one)) or "none"
-        raise HeadwiseError(f"the prompts have no label {by!r}: there is {known}")
+        raise HeadwiseError(f"the prompts have no label {by!r}: available labels: {known}")
     loaded = None
     if not no_causality and len(run.traced):
         from headwise.model.loading.load import load
@@ -71,4 +80,4 @@ def families(
     from headwise.show.families.terminal import family_tables
 
     document = {**found.document(), "seconds": round(found.seconds, 1)}
-    show_study(document, lambda: family_tables(found), place, as_json=as_json)
+    finish(document, lambda: family_tables(found), as_json=as_json, run=place, report=report_in(place))

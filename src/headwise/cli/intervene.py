@@ -1,14 +1,15 @@
-"""``headwise intervene``: take edges of a circuit away and see what the model does."""
+"""``headwise intervene``: do the edges of a circuit matter?"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from headwise.cli.outputs import print_json
+from headwise.cli import options
+from headwise.cli.outputs import finish
 from headwise.cli.verb import new_app
 
 app = new_app("Remove or boost edges of a traced circuit, against as many unused channels.")
@@ -16,23 +17,29 @@ app = new_app("Remove or boost edges of a traced circuit, against as many unused
 
 @app.command()
 def intervene(
-    circuit: Annotated[Path, typer.Argument(help="A circuit written by headwise trace --json.")],
+    circuit: Annotated[
+        Path,
+        typer.Argument(
+            help="A circuit that headwise trace --save wrote.", metavar="FILE", callback=options.readable
+        ),
+    ],
     edges: Annotated[
         list[str] | None,
-        typer.Option("--edges", help="'SOURCE -> TARGET', or a node for all edges into it; repeatable."),
+        typer.Option("--edges", help="'SOURCE -> TARGET', or a node for all edges into it; may be repeated."),
     ] = None,
-    top: Annotated[int | None, typer.Option(help="The N heaviest edges (default 5).")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="The N heaviest edges (default 5).")] = None,
     scope: Annotated[
-        str, typer.Option(help="local: this head's read only; global: the residual stream.")
+        Literal["local", "global"],
+        typer.Option(help="local: this head's read only; global: the residual stream."),
     ] = "local",
-    action: Annotated[str, typer.Option(help="remove or boost.")] = "remove",
-    draws: Annotated[int, typer.Option(min=1, help="Random controls for each set of edges.")] = 20,
-    seed: Annotated[int, typer.Option(help="Seed of the controls.")] = 0,
+    action: Annotated[Literal["remove", "boost"], typer.Option(help="What is done to the edges.")] = "remove",
     faithful: Annotated[
         bool, typer.Option("--faithfulness", help="Also ablate all outside and inside the circuit.")
     ] = False,
-    model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    draws: options.Draws = 20,
+    seed: options.Seed = 0,
+    model: options.Model = None,
+    as_json: options.Json = False,
 ) -> None:
     """Remove or boost edges of a traced circuit, against as many unused channels."""
     from headwise.circuits.circuit import Circuit
@@ -42,7 +49,6 @@ def intervene(
     from headwise.model.loading.load import load
     from headwise.model.progress import Progress
     from headwise.show.circuits.terminal import effects_table
-    from headwise.show.kit.terminal import console
 
     Circuit.load(circuit)  # a damaged file should not wait for the model
     loaded = load(model)
@@ -53,15 +59,12 @@ def intervene(
     with Progress("intervening") as progress:
         for number, one in enumerate(sets):
             progress.stage(f"set {number + 1} of {len(sets)}", number / len(sets))
-            effects += run(loaded, read, [one], scope=scope, action=action, draws=draws, seed=seed)  # pyright: ignore[reportArgumentType]
+            effects += run(loaded, read, [one], scope=scope, action=action, draws=draws, seed=seed)
         if faithful:
             progress.stage("faithfulness of the whole circuit")
         whole = faithfulness(loaded, read, draws=draws, seed=seed) if faithful else None
-    if as_json:
-        document = {
-            "effects": [asdict(e) for e in effects],
-            "faithfulness": None if whole is None else asdict(whole),
-        }
-        print_json(document)
-        return
-    console().print(effects_table(effects, whole))
+    document = {
+        "effects": [asdict(e) for e in effects],
+        "faithfulness": None if whole is None else asdict(whole),
+    }
+    finish(document, lambda: effects_table(effects, whole), as_json=as_json)

@@ -17,26 +17,31 @@ from typing import Any
 from headwise.errors import HeadwiseError, NeedsSetting
 from headwise.strings import printable
 
-# verb: (module, what it does in one line); shown in this order
+# heading: verb: what it does in one line; shown in this order
+GROUPS: dict[str, dict[str, str]] = {
+    "Look at one prompt": {
+        "attention": "which heads attend from where to where, and the model's answer",
+        "explain": "why does this head attend here? what, who, and proof",
+        "trace": "trace an answer to the circuit that made it",
+        "intervene": "remove or boost edges of a circuit and see what the model does",
+    },
+    "Find in many": {
+        "heads": "rank every head of the model on a task",
+        "features": "find a task's heads and features, and test them on unseen words",
+        "circuits": "trace the circuits of many prompts of a task into one folder",
+        "families": "families of a run's circuits: how many, what differs, are they causal",
+        "sinks": "which heads park attention, which signals make them, and proof",
+        "sparsity": "how few channels carry a task's attention, beside rotated ones",
+    },
+    "Worlds with known answers": {"toy": "payload, alignment, training"},
+    "Models": {
+        "models": "list, get and remove models",
+        "doctor": "check that a model is captured, edited and split exactly",
+    },
+}
+# verb: (module, what it does in one line)
 VERBS: dict[str, tuple[str, str]] = {
-    "explain": ("headwise.cli.explain", "why does this head attend here? what, who, and proof"),
-    "attention": ("headwise.cli.attention", "which heads attend from where to where, and the model's answer"),
-    "channels": ("headwise.cli.channels", "split one attention over the channels of its head"),
-    "trace": ("headwise.cli.trace", "trace an answer to its circuit, or one attention to its signals"),
-    "circuits": ("headwise.cli.circuits", "trace the circuits of many prompts of a task into one folder"),
-    "families": (
-        "headwise.cli.families",
-        "families of a run's circuits: how many, what differs, are they causal",
-    ),
-    "intervene": ("headwise.cli.intervene", "remove or boost edges of a circuit and see what the model does"),
-    "attribute": ("headwise.cli.attribute", "a prompt's attention logits by token and named feature"),
-    "contrast": ("headwise.cli.contrast", "find a task's heads and features, and test them on unseen words"),
-    "doctor": ("headwise.cli.doctor", "check that a model is captured, edited and split exactly"),
-    "heads": ("headwise.cli.heads", "rank every head of the model on a task"),
-    "models": ("headwise.cli.models", "list, get and remove models"),
-    "sinks": ("headwise.cli.sinks", "which heads park attention, which signals make them, and proof"),
-    "sparsity": ("headwise.cli.sparsity", "how few channels carry a task's attention, beside rotated ones"),
-    "toy": ("headwise.cli.toy", "controlled worlds with known features: payload, alignment, training"),
+    verb: (f"headwise.cli.{verb}", line) for verbs in GROUPS.values() for verb, line in verbs.items()
 }
 
 QUIET = ("-q", "--quiet")
@@ -117,10 +122,15 @@ def _run_verb(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
-    if arguments[0] in ("-V", "--version"):
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    if arguments[0] == "-V" or "--version" in arguments[:end]:
         print(f"headwise {_version()}")
         return 0
     name, rest = arguments[0], arguments[1:]
+    from headwise.cli.renamed import moved
+
+    if (line := moved(arguments)) is not None:
+        raise HeadwiseError(line)
     if name not in VERBS:
         from difflib import get_close_matches
 
@@ -132,7 +142,8 @@ def _run_verb(arguments: list[str]) -> int:
     try:
         code = app(args=rest, prog_name=f"headwise {name}", standalone_mode=False)
     except HeadwiseError as error:
-        raise HeadwiseError(_with_flags(str(error), app)) from error
+        error.args = (_with_flags(str(error), app),)
+        raise
     except Exception as error:
         # Which library raises a usage error depends on typer's version (some carry their own copy of click).
         if not hasattr(error, "format_message"):
@@ -157,14 +168,17 @@ def _with_flags(message: str, app: Any) -> str:
 def overview() -> str:
     """What ``headwise --help`` prints."""
     width = max(map(len, VERBS))
-    rows = "\n".join(f"  {name:<{width}}  {line}" for name, (_, line) in VERBS.items())
-    return (
-        "headwise: why does this attention head attend here?\n\n"
-        f"Usage: headwise COMMAND ...\n\nCommands:\n{rows}\n\n"
-        "Options:\n  -h, --help     this page; `headwise COMMAND --help` for one command\n"
-        "  -q, --quiet    no progress on stderr; for every command, before or after its name\n"
+    parts = ["headwise: why does this attention head attend here?\n\nUsage: headwise COMMAND ..."]
+    for heading, verbs in GROUPS.items():
+        rows = "\n".join(f"  {name:<{width}}  {line}" for name, line in verbs.items())
+        parts.append(f"{heading}:\n{rows}")
+    parts.append(
+        "Options, before or after any command:\n"
+        "  -h, --help     this page; `headwise COMMAND --help` for one command\n"
+        "  -q, --quiet    no progress on stderr\n"
         "  -V, --version  the version"
     )
+    return "\n\n".join(parts)
 
 
 def _one_line(error: Exception) -> str:

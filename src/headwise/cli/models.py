@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headwise.cli import options
 from headwise.cli.outputs import print_json
 from headwise.cli.verb import new_app
 from headwise.strings import printable
@@ -17,7 +18,7 @@ app = new_app("List the models that are ready, or get and remove one.")
 @app.callback(invoke_without_command=True)
 def models(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """List the models that are ready, or get and remove one."""
     if context.invoked_subcommand is not None:

@@ -1,37 +1,16 @@
-"""Where results go: refuse a place that cannot be written before any work is done, then keep and show a study."""
+"""What a command prints in the end: one JSON document, or a table for people and where each file lies."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise import jsons
-from headwise.errors import HeadwiseError
 
 if TYPE_CHECKING:
     from headwise.show.kit.report import Report
-
-
-def refuse_unwritable(path: Path) -> None:
-    """One line now instead of a lost result later.
-
-    >>> refuse_unwritable(Path("/proc/nothing/page.html"))
-    Traceback (most recent call last):
-    ...
-    headwise.errors.HeadwiseError: '/proc/nothing/page.html' cannot be written: ...
-    """
-    if path.is_dir():
-        raise HeadwiseError(f"{str(path)!r} cannot be written: it is a folder; give a file name")
-    parent = path.resolve().parent
-    while not parent.exists():
-        parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK) or str(parent).startswith("/proc"):
-        raise HeadwiseError(
-            f"{str(path)!r} cannot be written: {str(parent)!r} cannot be written to; choose another place"
-        )
 
 
 def keep_study(
@@ -58,15 +37,22 @@ def print_json(document: Any) -> None:
     print(text)
 
 
-def show_study(
-    document: Mapping[str, Any], table: Callable[[], Any], out: Path | None, *, as_json: bool
-) -> None:
-    """One JSON document, or a table for people and where the report lies."""
+def finish(document: Any, table: Callable[[], Any], *, as_json: bool, **places: Path | None) -> None:
+    """One JSON document; or a table, and a line for each place where something was written.
+
+    The words are the same in every verb: ``page``, ``report``, ``run`` (a folder), ``saved``.
+    """
     if as_json:
         print_json(document)
         return
     from headwise.show.kit.terminal import console
 
     console().print(table())
-    if out is not None:
-        console().print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
+    for word, path in places.items():
+        if path is not None:
+            console().print(f"{word.replace('_', ' ')}: {path}", markup=False, soft_wrap=True)
+
+
+def report_in(out: Path | None) -> Path | None:
+    """Where the report of a run folder lies."""
+    return None if out is None else out / "report.html"

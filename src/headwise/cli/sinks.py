@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli import options
 from headwise.cli.bars import stage_bars
-from headwise.cli.outputs import keep_study, refuse_unwritable, show_study
+from headwise.cli.outputs import finish, keep_study, report_in
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 
@@ -17,41 +18,38 @@ app = new_app("Find attention sinks, the heads that park there, the signals that
 
 @app.command()
 def sinks(
-    model: Annotated[str | None, typer.Option(help="A known model, hub id, folder or .gguf.")] = None,
+    task: options.OptionalTask = None,
     prompts: Annotated[
-        int, typer.Option(min=4, help="Prompts to measure attention on (there are 60 texts of our own).")
+        int, typer.Option(min=4, help="Prompts to measure attention on (60 texts come with headwise).")
     ] = 60,
-    task: Annotated[
-        str | None,
-        typer.Option(help="Prompts of a task instead: ioi, greater-than, pronouns, facts, .jsonl."),
+    texts: Annotated[
+        Path | None,
+        typer.Option(help="Your own texts: a file, one per line.", metavar="FILE", callback=options.readable),
     ] = None,
-    texts: Annotated[Path | None, typer.Option(help="Your own texts instead: a file, one a line.")] = None,
     threshold: Annotated[
-        float, typer.Option(help="A token is a sink from this much attention received on.")
+        float, typer.Option(min=0, max=1, help="Minimum mean attention for a token to count as a sink.")
     ] = 0.3,
-    parked: Annotated[float, typer.Option(help="A head parks from this much attention on sinks on.")] = 0.5,
+    parked: Annotated[
+        float, typer.Option(min=0, max=1, help="Minimum attention on sinks for a head to count as parked.")
+    ] = 0.5,
     traced: Annotated[int, typer.Option(min=2, help="Prompts to trace signals in.")] = 24,
     proved: Annotated[int, typer.Option(min=1, help="Prompts to remove signals in.")] = 6,
-    out: Annotated[Path | None, typer.Option(help="Folder for the report and its numbers.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    seed: options.Seed = 0,
+    model: options.Model = None,
+    out: options.Out = None,
+    as_json: options.Json = False,
 ) -> None:
     """Find attention sinks, the heads that park there, the signals that make them, and proof."""
     from headwise.sinks.texts import TEXTS, read_texts
 
     if task is not None and texts is not None:
-        raise HeadwiseError(f"--task {task} and --texts {texts} both say what to read: give one of them")
-    if task is not None:
-        from headwise.tasks.names import check_answer_task
-
-        check_answer_task(task)
+        raise HeadwiseError(f"TASK {task} and --texts {texts} both say what to read: give one of them")
     if task is None and texts is None and prompts > len(TEXTS):
         raise HeadwiseError(
-            f"{prompts} prompts are more than the {len(TEXTS)} texts of our own: give --texts FILE or --task ioi"
+            f"{prompts} prompts are more than the {len(TEXTS)} texts that come with headwise: "
+            "give --texts FILE, or a TASK such as ioi"
         )
     given = read_texts(texts) if texts is not None else list(TEXTS)
-    if out is not None:
-        refuse_unwritable(out / "report.html")
     from headwise.model.loading.load import load
     from headwise.sinks.study import find_sinks
 
@@ -75,4 +73,4 @@ def sinks(
         keep_study(out, "sinks", config, document, sinks_report(study))
     from headwise.show.sinks.terminal import sinks_tables
 
-    show_study(document, lambda: sinks_tables(study), out, as_json=as_json)
+    finish(document, lambda: sinks_tables(study), as_json=as_json, run=out, report=report_in(out))

@@ -6,19 +6,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from headwise.cli.outputs import print_json
+from headwise.cli import options
+from headwise.cli.outputs import print_json, report_in
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
+from headwise.strings import counted
 
 app = new_app("Controlled worlds with known answers.")
-
-Out = Annotated[Path | None, typer.Option(help="Run folder: results, report, and where to continue from.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -52,8 +50,9 @@ def _finish(document: dict[str, Any], as_json: bool, out: Path | None, lines: li
         return
     for line in lines:
         typer.echo(line)
-    if out is not None:
-        typer.echo(f"report: {out / 'report.html'}")
+    for word, path in (("run", out), ("report", report_in(out))):
+        if path is not None:
+            typer.echo(f"{word}: {path}")
 
 
 def _ranks(text: str) -> tuple[int, ...]:
@@ -65,29 +64,35 @@ def _ranks(text: str) -> tuple[int, ...]:
 
 @app.command()
 def payload(
-    d_head: Annotated[int, typer.Option(help="Head dimension; the paper has 8 and 16.")] = 8,
-    latents: Annotated[str, typer.Option(help="discrete or gaussian.")] = "discrete",
-    r1: Annotated[int, typer.Option(help="Rank of the first latent.")] = 3,
-    r2: Annotated[int, typer.Option(help="Rank of the second latent.")] = 3,
+    d_head: Annotated[int, typer.Option(min=1, help="Head dimension; the paper has 8 and 16.")] = 8,
+    latents: Annotated[
+        Literal["discrete", "gaussian"], typer.Option(help="What the latents are.")
+    ] = "discrete",
+    r1: Annotated[int, typer.Option(min=1, help="Rank of the first latent.")] = 3,
+    r2: Annotated[int, typer.Option(min=1, help="Rank of the second latent.")] = 3,
     ranks: Annotated[str | None, typer.Option(help="Ranks of any number of latents, such as 2,2,3.")] = None,
     grid: Annotated[
         bool, typer.Option("--grid", help="The paper's whole grid as one batched training.")
     ] = False,
     preset: Annotated[
-        str, typer.Option(help="released (scaled maps, noise 0.01) or paper (standard Gaussian).")
+        Literal["released", "paper"],
+        typer.Option(help="released: scaled maps, noise 0.01; paper: standard Gaussian."),
     ] = "released",
-    schedule: Annotated[str, typer.Option(help="fast (lr 2e-3) or paper (lr 1e-4).")] = "fast",
+    schedule: Annotated[
+        Literal["fast", "paper"], typer.Option(help="fast: lr 2e-3; paper: lr 1e-4.")
+    ] = "fast",
     steps: Annotated[
-        int | None, typer.Option(help="Stop every cell after this many steps at the latest.")
+        int | None, typer.Option(min=1, help="Stop every cell after this many steps at the latest.")
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Triplets and swap samples, instead of the paper's numbers.")
+        int | None, typer.Option(min=1, help="Triplets and swap samples, instead of the paper's numbers.")
     ] = None,
-    seed: Seed = 0,
-    out: Out = None,
-    as_json: Json = False,
+    seed: options.Seed = 0,
+    out: options.Out = None,
+    as_json: options.Json = False,
 ) -> None:
     """Train heads on payload retrieval and measure ranks, subspaces and swaps against the truth."""
+    cell = _ranks(ranks) if ranks else (r1, r2)
     from dataclasses import replace
 
     from headwise.toy.payload import PayloadSetup
@@ -96,18 +101,15 @@ def payload(
     from headwise.toy.payload_train import FAST, PAPER
 
     began = time.perf_counter()
-    if schedule not in ("fast", "paper"):
-        raise HeadwiseError(f"schedule {schedule!r} is not known: write fast or paper")
     if grid:
         setup = PayloadSetup.grid(d_head, latents, preset=preset, seed=seed)  # type: ignore[arg-type]
     else:
-        cell = _ranks(ranks) if ranks else (r1, r2)
         setup = PayloadSetup(d_head, latents, (cell,), preset=preset, seed=seed)  # type: ignore[arg-type]
     plan = {"fast": FAST, "paper": PAPER}[schedule]
     plan = plan if steps is None else replace(plan, max_steps=steps)
     effort = Effort.for_head(d_head) if samples is None else Effort(samples, samples, samples)
     with _progress() as bar:
-        task = bar.add_task(f"training {len(setup.cells)} cells", total=plan.max_steps, note="")
+        task = bar.add_task(f"training {counted(len(setup.cells), 'cell')}", total=plan.max_steps, note="")
         measure = bar.add_task("measuring", total=len(setup.cells), note="", visible=False)
 
         def on_check(step: int, accuracy: Any, alive: int) -> None:
@@ -148,14 +150,20 @@ def _short(ranks: Any) -> str:
 @app.command()
 def alignment(
     case: Annotated[
-        str, typer.Option(help="none (no head), pair (one attended pair) or pairs (twenty).")
+        Literal["none", "pair", "pairs"],
+        typer.Option(help="none: no head; pair: one attended pair; pairs: twenty."),
     ] = "pair",
-    seeds: Annotated[int, typer.Option(help="How many seeds train side by side.")] = 5,
-    sweep: Annotated[str | None, typer.Option(help="probability, lambda, features, head or context.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Training steps, instead of the case's own.")] = None,
-    seed: Seed = 0,
-    out: Out = None,
-    as_json: Json = False,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds train side by side.")] = 5,
+    sweep: Annotated[
+        Literal["probability", "lambda", "features", "head", "context"] | None,
+        typer.Option(help="Vary one setting instead."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps, instead of the case's own.")
+    ] = None,
+    seed: options.Seed = 0,
+    out: options.Out = None,
+    as_json: options.Json = False,
 ) -> None:
     """Train feature worlds with an attention head, and compare its singular vectors with the features."""
     from headwise.scale.folder import opened
@@ -166,7 +174,7 @@ def alignment(
     setups = world.sweep(sweep, seeds, seed) if sweep else world.case(case, seeds, seed)
     total = world.STEPS["pair" if sweep else case] if steps is None else steps
     with opened(out, "toy alignment", world.config(setups, total)) as folder, _progress() as bar:
-        task = bar.add_task(f"training {len(setups)} variants", total=total, note="")
+        task = bar.add_task(f"training {counted(len(setups), 'variant')}", total=total, note="")
 
         def on_check(step: int, recon: float, attention: float) -> None:
             bar.update(task, completed=step, note=f"reconstruction {recon:.4f}, attention {attention:.4f}")
@@ -218,15 +226,15 @@ def _swept(value: dict[str, Any]) -> str:
 
 @app.command()
 def training(
-    steps: Annotated[int | None, typer.Option(help="Training steps of the small model.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps of the small model.")] = None,
     checkpoints: Annotated[
         list[str] | None,
         typer.Option(help="Measure these instead: model folders, or name@revision, in order."),
     ] = None,
-    prompts: Annotated[int, typer.Option(help="Test sentences a checkpoint.")] = 200,
-    seed: Seed = 0,
-    out: Out = None,
-    as_json: Json = False,
+    prompts: Annotated[int, typer.Option(min=1, help="Test sentences per checkpoint.")] = 200,
+    seed: options.Seed = 0,
+    out: options.Out = None,
+    as_json: options.Json = False,
 ) -> None:
     """Train a small language model, and watch attention become sparse in its channels."""
     import tempfile

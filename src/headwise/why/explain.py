@@ -120,7 +120,7 @@ def explain(
 
     With only a prompt the question is found: the model's answer, the head that brings most of it to the last token,
     and the token that head reads. With a ``head`` its strongest attention is taken; ``query`` and ``key`` (a position,
-    or a token's text) narrow it down. ``features`` are feature banks made by ``headwise contrast``.
+    or a token's text) narrow it down. ``features`` are feature banks made by ``headwise features``.
     """
     clock = _Clock(progress)
     banks = [

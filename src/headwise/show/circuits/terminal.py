@@ -1,4 +1,4 @@
-"""Channels, signals, circuits and interventions as tables for the terminal."""
+"""Circuits and interventions as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headwise.show.kit.terminal import bar, quoted
+from headwise.strings import counted
 
 if TYPE_CHECKING:
-    from headwise.bases.cell import Channels, ChannelSplit
     from headwise.circuits.circuit import Circuit
     from headwise.circuits.faithfulness import Faithfulness
-    from headwise.circuits.firing import FiringTrace
     from headwise.circuits.interventions import Effect
 
 
@@ -35,68 +33,6 @@ def _table(*columns: str, title: str = "", right: Sequence[str] = ()) -> _Plain:
     return table
 
 
-def channels_table(
-    split: ChannelSplit, channels: Channels, tokens: Sequence[str], top: int
-) -> RenderableType:
-    """One cell's logit and relative attention over the strongest channels."""
-    total, cell = float(split.relative.sum()), split.cell
-    head = Text(
-        f"{cell.head}: {quoted(tokens[cell.query])} ({cell.query}) attends to {quoted(tokens[cell.key])} "
-        f"({cell.key}) with {split.attention:.3f}",
-        style="bold",
-    )
-    table = _table("channel", "σ", "logit", "relative", "", right=("channel", "σ", "logit", "relative"))
-    order = split.relative.abs().argsort(descending=True)[:top].tolist()
-    largest = float(split.relative.abs().max()) or 1.0
-    for k in order:
-        name = f"{k} (null)" if k >= channels.rank else str(k)
-        value = float(split.relative[k])
-        table.line(name, f"{float(channels.sigma[k]):.3f}", f"{float(split.logit[k]):+.3f}", f"{value:+.3f}",
-                      bar(abs(value) / largest))  # fmt: skip
-    lines = Text(
-        f"logit {float(split.logit.sum()):.3f} and relative attention {total:.3f} in {channels.sigma.numel()} channels "
-        f"(error {split.error:.1e}, condition {channels.condition:.3g})\n"
-        f"channels that rebuild 90 % of the relative attention: {split.channels_needed}, "
-        f"along rotated directions {split.control_channels_needed}\n"
-        f"sparsity {split.sparsity:.3f} (lower is sparser), along rotated directions {split.control_sparsity:.3f}"
-    )
-    return Group(head, Text(), table, Text(), lines)
-
-
-def firing_table(found: FiringTrace) -> RenderableType:
-    """One firing: its signals on each side, and the counterfactuals."""
-    tokens = found.tokens
-    parts: list[RenderableType] = [
-        Text(
-            f"{found.head}: {quoted(tokens[found.query])} ({found.query}) attends to {quoted(tokens[found.key])} "
-            f"({found.key}) with {found.attention:.3f}; threshold {found.tau:.3f}",
-            style="bold",
-        )
-    ]
-    for side, signals in found.sides.items():
-        table = _table("component", "channel", "attention taken", "attribution", title=f"\n{side} side",
-                       right=("channel", "attention taken", "attribution"))  # fmt: skip
-        for one in signals.removed:
-            writer, (channel,) = one.signal.writer, one.signal.channels
-            name = str(writer) + (f" {quoted(tokens[writer.source])}" if writer.kind == "head" else "")
-            table.line(name, str(channel), f"{one.drop:+.4f}", f"{one.attribution:+.4f}")
-        parts.append(
-            table
-            if signals.resolved
-            else Text(f"\n{side} side: no set of allowed size causes this attention")
-        )
-    table = _table("removed", "signals", "predicted", "edited pass", "unused channels", title="\nwithout them",
-                   right=("signals", "predicted", "edited pass", "unused channels"))  # fmt: skip
-    for c in found.counterfactuals:
-        edited = "" if c.edited is None else f"{c.edited:.4f}"
-        control = (
-            f"{mean(c.controls):.4f} ({min(c.controls):.3f} to {max(c.controls):.3f})" if c.controls else ""
-        )
-        table.line(c.side, str(c.removed), f"{c.predicted:.4f}", edited, control)
-    parts += [table, Text(f"\nparts sum to the model's own query and key within {found.error:.1e}")]
-    return Group(*parts)
-
-
 def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
     """Sizes, the heaviest edges, and how well counterfactuals agree."""
     ranks = [len(e.channels) for e in circuit.edges if e.channels]
@@ -105,24 +41,27 @@ def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
     parts += [Text(f"note: {line}") for line in circuit.notes]
     if not circuit.edges:
         return Group(*parts)
-    counted = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda item: -item[1]))
+    sorts = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda item: -item[1]))
     rank = f"; median channels per signal {median(ranks):g}" if ranks else ""
-    parts.append(Text(f"nodes: {counted}{rank}; {circuit.seconds:.2f} s"))
+    parts.append(Text(f"nodes: {sorts}{rank}; {circuit.seconds:.2f} s"))
     table = _table("from", "to", "side", "weight", "channels", right=("weight",))
-    answer = [e for e in circuit.edges if e.target.startswith("answer")]
-    inner = sorted((e for e in circuit.edges if e.channels), key=lambda e: -e.weight)[:top]
-    for edge in (*sorted(answer, key=lambda e: -e.weight), *inner):
+    answer = [e for e in circuit.edges if not e.channels]
+    inner = [e for e in circuit.edges if e.channels]
+    # The answer's own edges come first; their weights are logits, those of the others attention.
+    ordered = [*sorted(answer, key=lambda e: -e.weight), *sorted(inner, key=lambda e: -e.weight)]
+    for edge in ordered[:top]:
         side = edge.side if edge.channels else ""
         table.line(circuit.label(edge.source), circuit.label(edge.target), side, f"{edge.weight:.3f}",
                       " ".join(map(str, edge.channels)))  # fmt: skip
     parts += [Text(), table]
-    if len(inner) < len(ranks):
-        parts.append(Text(f"… and {len(ranks) - len(inner)} lighter edges"))
+    if len(ordered) > top:
+        parts.append(Text(f"… and {counted(len(ordered) - top, 'more edge')}"))
     checked = [abs(c.edited - c.predicted) for c in circuit.counterfactuals if c.edited is not None]
     if checked:
         parts.append(
             Text(
-                f"\nverified: {len(checked)} counterfactuals agree with the edited pass within {max(checked):.1e}"
+                f"\nverified: {counted(len(checked), 'counterfactual')}, predicted and in the edited pass the same "
+                f"within {max(checked):.1e}"
             )
         )
     return Group(*parts)

@@ -166,7 +166,7 @@ def _growth(run: FeaturesResult) -> list[Block]:
 
 
 def attribution_report(records: Sequence[AttributionRow], prompt: str) -> Report:
-    """The bars of ``headwise attribute``, one section per head."""
+    """The bars of ``headwise explain --row``, one section per head."""
     sections = []
     for head in dict.fromkeys(r.head for r in records):
         blocks: list[Block] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headwise.contrast.rows import AttributionRow, HeadRow
+from headwise.contrast.rows import AttributionRow, HeadRow, where
 from headwise.show.kit.terminal import plain_table, quoted
 
 if TYPE_CHECKING:
@@ -64,6 +64,15 @@ def run_tables(run: FeaturesResult) -> RenderableType:
         parts += [Text(), plain_table(columns, shown, "The same swaps in the running model")]
     if run.warnings:
         parts += [Text(), Text("Beware:"), *(Text(f"  {w}") for w in run.warnings)]
+    return Group(*parts)
+
+
+def attribution_tables(records: Sequence[AttributionRow], method: str) -> RenderableType:
+    """A table for each head, by one method; sequential where there are too many features for the other."""
+    parts = []
+    for name in dict.fromkeys(row.head for row in records):
+        chosen = where(records, head=name, method=method) or where(records, head=name, method="sequential")
+        parts.append(attribution_table(name, chosen))
     return Group(*parts)
 
 

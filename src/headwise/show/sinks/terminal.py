@@ -10,6 +10,7 @@ from rich.text import Text
 from headwise.show.kit.terminal import bar, plain_table, quoted
 from headwise.sinks.document import positions
 from headwise.sinks.signals import SIDES
+from headwise.strings import counted
 
 if TYPE_CHECKING:
     from headwise.sinks.study import SinkStudy
@@ -19,7 +20,7 @@ def sinks_tables(study: SinkStudy, top: int = 10) -> RenderableType:
     """Sinks, heads by layer, agreement, sources, removal."""
     n = len(study.parking.token_ids)
     parts: list[RenderableType] = [
-        Text(f"Sinks in {study.model}, {n} prompts", style="bold"),
+        Text(f"Sinks in {study.model}, {counted(n, 'prompt')}", style="bold"),
         Text(),
         _tokens(study),
         Text(),

@@ -10,11 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from headwise.show.kit.terminal import bar
+from headwise.strings import counted
 
 
 def summary_tables(summary: Mapping[str, Any]) -> RenderableType:
     """Counts and medians, then the wrong answers by wording, then the reasons of failures."""
-    head = Text(f"{summary['task']} in {summary['model']}: {summary['n_prompts']} prompts", style="bold")
+    head = Text(
+        f"{summary['task']} in {summary['model']}: {counted(summary['n_prompts'], 'prompt')}", style="bold"
+    )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column("")
     table.add_column("", justify="right")
@@ -44,7 +47,7 @@ def summary_tables(summary: Mapping[str, Any]) -> RenderableType:
             )
         parts += [Text(), wrong]
     for failure in summary["failures"]:
-        parts += [Text(), Text(f"failed, {failure['prompts']} prompts: {failure['reason']}")]
+        parts += [Text(), Text(f"failed, {counted(failure['prompts'], 'prompt')}: {failure['reason']}")]
     return Group(*parts)
 
 

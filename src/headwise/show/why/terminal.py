@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headwise.show.kit.terminal import quoted
+from headwise.strings import counted
 from headwise.why.proof import Outcome, Proof
 from headwise.why.sentence import spoken
 
@@ -98,9 +99,10 @@ def _who(why: Explanation) -> list[RenderableType]:
             continue
         signals = sum(len(writer.channels) for writer in writers)
         after = who.signals[side].after
+        without = "it" if signals == 1 else "them"
         out.append(
             Text(
-                f"{side} side, {place}: {signals} signals; without them attention {after:.3f} "
+                f"{side} side, {place}: {counted(signals, 'signal')}; without {without} attention {after:.3f} "
                 f"(below {who.threshold:.3f})"
             )
         )
@@ -151,7 +153,7 @@ def _proof(why: Explanation) -> list[RenderableType]:
         spread = main.spread
         cells = [f"{m:.3f} ± {s:.3f}" for m, s in (spread.attention, spread.probability)]
         lead = f"{spread.lead[0]:.2f} ± {spread.lead[1]:.2f}"
-        table.add_row(f"{len(main.controls)} random controls", "", *cells, lead, "")
+        table.add_row(counted(len(main.controls), "random control"), "", *cells, lead, "")
     for test in proof.features:
         name = f"{test.name}: " + (
             "removed from the query" if test.kind == "ablation" else "swapped with the rival"

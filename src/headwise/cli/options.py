@@ -1,0 +1,227 @@
+"""The words of the command line. An option that several verbs have is defined here once, so it is spelt alike, means
+the same everywhere, and is checked as soon as it is read: before torch is imported or a model loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from headwise.errors import HeadwiseError
+from headwise.files import refuse_unwritable
+from headwise.strings import shortened, well_formed
+from headwise.tasks import names
+
+# --- checks and completions -----------------------------------------------------------------------------------------
+
+
+def _text(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+    return value if value is None else well_formed(value, parameter.opts[0])
+
+
+def _output(value: Path | None) -> Path | None:
+    if value is not None:
+        refuse_unwritable(value)
+    return value
+
+
+def readable(value: Path | None) -> Path | None:
+    """A file that is read later on: it should not take a loaded model to find that it is not there."""
+    if value is None:
+        return None
+    try:
+        value.open("rb").close()
+    except (OSError, ValueError) as error:
+        raise HeadwiseError(
+            f"cannot read {str(value)!r}: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    return value
+
+
+def output_file(help: str) -> Any:
+    """An option that names a file to write; the place is tried before any work is done."""
+    return typer.Option(help=help, metavar="FILE", callback=_output)
+
+
+def _folder(value: Path | None) -> Path | None:
+    from headwise.scale.place import refuse_foreign
+
+    if value is not None:
+        refuse_foreign(value)
+    return value
+
+
+def _banks(values: list[Path] | None) -> list[Path]:
+    for path in values or []:
+        if not path.exists():
+            raise HeadwiseError(
+                f"there are no features at {str(path)!r}: make them with `headwise features TASK --out DIR`"
+            )
+    return values or []
+
+
+def _share(context: typer.Context, parameter: typer.CallbackParam, value: float | None) -> float | None:
+    if value is not None and not 0 < value <= 1:
+        raise HeadwiseError(
+            f"{parameter.opts[0]} {value:g} is not an attention: give a number above 0 and up to 1"
+        )
+    return value
+
+
+def _seed(value: int) -> int:
+    if not 0 <= value < 2**64:
+        raise HeadwiseError(f"--seed {shortened(str(value))} is out of range: give one from 0 to {2**64 - 1}")
+    return value
+
+
+def _labelled(value: str) -> str:
+    names.check_task_name(value)
+    return value
+
+
+def _answers(value: str | None) -> str | None:
+    if value is not None:
+        names.check_answer_task(value)
+    return value
+
+
+def _starting(choices: Iterable[str]) -> Any:
+    """Completion of a value that is one of some names, or anything else."""
+    return lambda incomplete: [one for one in choices if one.startswith(incomplete)]
+
+
+def _models(incomplete: str) -> list[str]:
+    from headwise.model.loading.catalogue import known_models
+
+    return [model.name for model in known_models() if model.name.startswith(incomplete)]
+
+
+# --- what is asked of the model -------------------------------------------------------------------------------------
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="A known model, hub id, folder or .gguf.", metavar="M", callback=_text, autocompletion=_models
+    ),
+]
+ModelArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help="A known model, hub id, folder or .gguf (default: smollm2).",
+        metavar="MODEL",
+        callback=_text,
+        autocompletion=_models,
+    ),
+]
+Prompt = Annotated[
+    str | None,
+    typer.Argument(
+        help="The text the model reads; - reads it from standard input.", metavar="PROMPT", show_default=False
+    ),
+]
+PromptFile = Annotated[Path | None, typer.Option(help="Read the prompt from this file.", metavar="FILE")]
+Chat = Annotated[
+    bool, typer.Option("--chat", help="Put the prompt into the model's chat template, as the user's turn.")
+]
+Head = Annotated[str | None, typer.Option(help="The head, such as L22H4.", metavar="HEAD", callback=_text)]
+Heads = Annotated[
+    str, typer.Option(help="auto, or a list such as L18H6,L20H3.", metavar="HEADS", callback=_text)
+]
+Query = Annotated[
+    str | None,
+    typer.Option(help="The token that attends, as text or position.", metavar="TOKEN", callback=_text),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(help="The token it attends to, as text or position.", metavar="TOKEN", callback=_text),
+]
+Answer = Annotated[
+    str | None,
+    typer.Option(
+        help="The answer's token; default: what the model predicts.", metavar="TOKEN", callback=_text
+    ),
+]
+Wrong = Annotated[
+    str | None, typer.Option(help="The token it is compared with.", metavar="TOKEN", callback=_text)
+]
+Features = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A feature bank, or the folder of a features run; may be repeated.",
+        metavar="BANK",
+        callback=_banks,
+    ),
+]
+
+# --- what is studied ------------------------------------------------------------------------------------------------
+
+LabelledTask = Annotated[
+    str,
+    typer.Argument(
+        help="binding, filter, or a .jsonl file of labelled prompts.",
+        metavar="TASK",
+        callback=_labelled,
+        autocompletion=_starting(names.LABELLED),
+    ),
+]
+_ANSWERS: Any = typer.Argument(
+    help="ioi, greater-than, pronouns, facts, or a .jsonl file of prompts.",
+    metavar="TASK",
+    callback=_answers,
+    autocompletion=_starting(names.ANSWERS),
+)
+AnswerTask = Annotated[str, _ANSWERS]
+OptionalTask = Annotated[str | None, _ANSWERS]
+Pairs = Annotated[int | None, typer.Option(min=2, help="binding: entity–box pairs in a prompt.")]
+Categories = Annotated[
+    str | None, typer.Option(help="filter: 5, 13 or a list of names.", metavar="NAMES", callback=_text)
+]
+Jitter = Annotated[
+    bool,
+    typer.Option(
+        "--jitter",
+        help="Vary sentence lengths so that order and token position are not confounded.",
+    ),
+]
+Format = Annotated[Literal["plain", "few-shot", "chat"] | None, typer.Option(help="How a prompt is written.")]
+
+# --- how ------------------------------------------------------------------------------------------------------------
+
+Mode = Annotated[
+    Literal["exact", "published"], typer.Option(help="published follows the authors' rules to the letter.")
+]
+Rule = Annotated[Literal["gauss", "trapezoid"] | None, typer.Option(help="Integration rule.")]
+Tau = Annotated[
+    float | None,
+    typer.Option(
+        help="The attention must fall below this; default 2.5 / keys.", metavar="P", callback=_share
+    ),
+]
+Draws = Annotated[int, typer.Option(min=1, help="Random controls.", metavar="N")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", metavar="N", callback=_seed)]
+Top = Annotated[int, typer.Option(min=1, help="How many rows to show.", metavar="N")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.", metavar="N")]
+
+# --- where results go -----------------------------------------------------------------------------------------------
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Html = Annotated[Path | None, output_file("Write a page that opens offline.")]
+Save = Annotated[Path | None, output_file("Write the result as JSON.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Run folder: tables, numbers, report.", metavar="DIR", callback=_folder),
+]
+RequiredOut = Annotated[
+    Path, typer.Option("--out", help="Run folder: tables and numbers.", metavar="DIR", callback=_folder)
+]
+
+
+def refuse_unused(context: typer.Context, used: Iterable[str], because: str) -> None:
+    """Refuse options that were given and would do nothing: nobody should wait for a file that is never written."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(str(parameter.name))
+        if given is not None and given.name == "COMMANDLINE" and parameter.name not in used:
+            raise HeadwiseError(f"{parameter.opts[0]} {because}: leave it out")

@@ -1,1 +1,0 @@
-"""A cell over the channels of its head, as a page."""
