@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 import typer
 
-from headwise.cli.main import VERBS, main
+from headwise.cli.main import VERBS, main, overview
 from headwise.model.progress import Progress, is_quiet
 
 
@@ -31,12 +31,36 @@ def test_help_looks_the_same_everywhere(command: list[str], capsys: pytest.Captu
         assert "╭" not in printed
 
 
-@pytest.mark.parametrize("arguments", [["toy"], ["--help"], []])
-def test_a_bare_group_prints_its_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "listed"), [(["toy"], "payload"), (["--help"], "doctor"), ([], "doctor")]
+)
+def test_a_bare_group_prints_its_help(
+    arguments: list[str], listed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 0
     printed = capsys.readouterr()
-    assert "Commands:" in printed.out
+    assert printed.out.count("Usage: headwise ") == 1
+    assert f"\n  {listed} " in printed.out
     assert printed.err == ""
+
+
+def test_the_overview_names_every_verb_once_under_its_heading() -> None:
+    blocks = overview().split("\n\n")
+    named = {
+        block.split("\n")[0]: [row.split()[0] for row in block.split("\n")[1:]] for block in blocks[2:-1]
+    }
+    assert named == {
+        "Look at one prompt:": ["attention", "explain", "trace", "intervene"],
+        "Find in many:": ["heads", "features", "circuits", "families", "sinks", "sparsity"],
+        "Worlds with known answers:": ["toy"],
+        "Models:": ["models", "doctor"],
+    }
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_version_is_told_in_every_verb(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--version"]) == 0
+    assert capsys.readouterr().out.startswith("headwise ")
 
 
 @pytest.mark.parametrize("arguments", [["-q", "say"], ["say", "--quiet"], ["--quiet", "say", "word"]])

@@ -97,7 +97,7 @@ def test_a_killed_run_continues_to_the_same_bytes(file: Path, tmp_path: Path) ->
     # Whatever the clock does: as soon as two shards are there, the process is gone.
     small = "import headwise.contrast.study as s; s.SHARD = 8; from headwise.cli.main import run; run()"
     command = [sys.executable, "-c", small,
-               "contrast", str(file), "--model", str(DATA), "--heads", "L1H2", "--out", str(out)]  # fmt: skip
+               "features", str(file), "--model", str(DATA), "--heads", "L1H2", "--out", str(out)]  # fmt: skip
     source = str(Path(headwise.__file__).parent.parent)
     process = subprocess.Popen(
         command, env=os.environ | {"PYTHONPATH": source}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

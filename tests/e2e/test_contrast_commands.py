@@ -1,4 +1,4 @@
-"""``headwise contrast``, ``heads`` and ``attribute`` as a user runs them."""
+"""``headwise features``, ``heads`` and ``explain --row`` as a user runs them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "binding"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headwise.model.loading.load.load", lambda *_, **__: worded_model())
-        assert main(["contrast", "binding", *SMALL, "--heads", "L1H2", "--out", str(out), "--through-model",
+        assert main(["features", "binding", *SMALL, "--heads", "L1H2", "--out", str(out), "--through-model",
                      "--answers", "4"]) == 0  # fmt: skip
     return out
 
@@ -48,7 +48,7 @@ def test_a_run_folder_holds_everything(folder: Path) -> None:
 def test_json_is_one_document_and_progress_goes_elsewhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["contrast", "filter", "--prompts", "40", "--test", "8", "--scan", "10", "--json"]
+    arguments = ["features", "filter", "--prompts", "40", "--test", "8", "--scan", "10", "--json"]
     assert main([*arguments, "--heads", "1.2"]) == 0
     printed = capsys.readouterr()
     document = json.loads(printed.out)
@@ -70,12 +70,12 @@ def test_heads_ranks_every_head(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, shown.splitlines())) <= 100
 
 
-def test_attribute_draws_bars_that_sum(
+def test_a_row_of_logits_is_split_into_bars_that_sum(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prompt = "The hat is in Box A. The pen is in Box B. The hat is in Box"
     page = tmp_path / "bars.html"
-    assert main(["attribute", prompt, "--features", str(folder), "--out", str(page), "--json"]) == 0
+    assert main(["explain", prompt, "--row", "--features", str(folder), "--html", str(page), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["logits"]
     for method in ("sequential", "shapley"):
         for position in range(3, 10):
@@ -84,7 +84,7 @@ def test_attribute_draws_bars_that_sum(
             }
             assert sum(v for k, v in of.items() if k != "total") == pytest.approx(of["total"], abs=1e-5)
     assert page.exists()
-    assert main(["attribute", prompt, "--features", str(folder), "--head", "L1H2"]) == 0
+    assert main(["explain", prompt, "--row", "--features", str(folder), "--head", "L1H2"]) == 0
     shown = capsys.readouterr().out
     assert "of their variation explained" in shown
     assert "'hat'" in shown
@@ -102,7 +102,7 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ]
     file = tmp_path / "mine.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
-    assert main(["contrast", str(file), "--heads", "L0H1", "--out", str(tmp_path / "run")]) == 0
+    assert main(["features", str(file), "--heads", "L0H1", "--out", str(tmp_path / "run")]) == 0
     assert "L0H1" in capsys.readouterr().out
     assert (tmp_path / "run" / "report.html").exists()
 
@@ -110,16 +110,16 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["contrast", "bindings"], "there is no task 'bindings'"),
+        (["features", "bindings"], "there is no task 'bindings'"),
         (["heads", "nowhere.jsonl"], "there is no file 'nowhere.jsonl'"),
-        (["contrast", "binding", "--prompts", "1"], "1 prompts are too few"),
-        (["contrast", "binding", *SMALL, "--heads", "L9H9"], "L9H9 does not exist"),
-        (["contrast", "binding", *SMALL, "--heads", "first"], "'first' is not a head"),
-        (["contrast", "binding", *SMALL, "--out", "/proc/nowhere"], "'/proc/nowhere' cannot be written"),
-        (["contrast", "binding", *SMALL, "--draws", "9"], "at least 100"),
-        (["contrast", "filter", "--pairs", "4"], "has no option 'pairs'"),
-        (["attribute", "The hat", "--features", "/nowhere"], "there are no features at"),
-        (["attribute", "The hat", "--features", "/nowhere", "--method", "x"], "method 'x' is not known"),
+        (["features", "binding", "--prompts", "1"], "1 prompts are too few"),
+        (["features", "binding", *SMALL, "--heads", "L9H9"], "L9H9 does not exist"),
+        (["features", "binding", *SMALL, "--heads", "first"], "'first' is not a head"),
+        (["features", "binding", *SMALL, "--out", "/proc/nowhere"], "'/proc/nowhere' cannot be written"),
+        (["features", "binding", *SMALL, "--draws", "9"], "--draws"),
+        (["features", "filter", "--pairs", "4"], "has no option 'pairs'"),
+        (["explain", "The hat", "--row", "--features", "/nowhere"], "there are no features at"),
+        (["explain", "The hat", "--row", "--method", "x"], "'x' is not one of"),
     ],
 )
 def test_wrong_input_is_one_line(

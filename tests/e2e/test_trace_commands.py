@@ -1,8 +1,9 @@
-"""Channels, traces and interventions as a user asks for them, on the real default model."""
+"""Parts of explanations, traces and interventions as a user asks for them, on the real default model."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, median
@@ -122,7 +123,7 @@ def test_the_published_mode_is_the_literal_reference(
 def test_trace_writes_every_file_and_intervene_reads_it(command: Command, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("c.json", "c.html", "c.graphml", "ag.json")}
     done = command(
-        "trace", PROMPT, "--answer", " Mary", "--wrong", " John", "--json", str(files["c.json"]),
+        "trace", PROMPT, "--answer", " Mary", "--wrong", " John", "--save", str(files["c.json"]),
         "--html", str(files["c.html"]), "--graphml", str(files["c.graphml"]),
         "--attribution-graph", str(files["ag.json"]),
     )  # fmt: skip
@@ -140,13 +141,21 @@ def test_trace_writes_every_file_and_intervene_reads_it(command: Command, tmp_pa
 
 
 @pytest.mark.real
-def test_channels_prints_and_draws(command: Command, tmp_path: Path) -> None:
-    page = tmp_path / "c.html"
-    done = command("channels", PROMPT, "--head", "L22H4", "--key", " Mary", "--html", str(page))
+def test_the_parts_of_an_explanation_in_full(command: Command) -> None:
+    asked = ("explain", PROMPT, "--head", "L22H4", "--key", " Mary")
+    done = command(*asked, "--only", "what", "--top", "64")
     assert done.returncode == 0, done.stderr
-    assert "L22H4: ' to' (13) attends to ' Mary' (3)" in done.stdout
+    assert "L22H4: ' to' (13) attends to ' Mary' (3) with 0.67" in done.stdout
     assert "rotated directions" in done.stdout
-    assert page.stat().st_size > 10_000
+    rows = [line for line in done.stdout.splitlines() if re.match(r"\d+ ", line)]
+    assert len(rows) == 64
+    for row in rows:
+        # A channel that works against the attention is drawn with a minus.
+        value = float(row.split()[-1])
+        assert ("-█" in row) == (value < 0 and "█" in row)
+    done = command(*asked, "--only", "who", "--top", "3")
+    assert "query side, ' to' (13): 7 signals; without them attention 0.17" in done.stdout
+    assert done.stdout.count("… and ") == 2
 
 
 @pytest.fixture
@@ -162,15 +171,12 @@ def other_circuit(tmp_path: Path) -> Path:
     ("arguments", "message"),
     [
         (["trace", PROMPT, "--answer", " Maryland house"], "answer ' Maryland house' is 2 tokens"),
-        (["trace", "", "--answer", " Mary"], "prompt 0 is empty"),
-        (["trace", PROMPT, "--head", "L31H0", "--key", "3"], "L31H0 does not exist"),
-        (["trace", PROMPT, "--head", "L20H0", "--key", "99"], "position 99 is outside the prompt"),
+        (["trace", "", "--answer", " Mary"], "the prompt is empty"),
         (
-            ["trace", PROMPT, "--head", "L20H0", "--query", "2", "--key", "5"],
-            "key position 5 lies after query position 2",
+            ["trace", PROMPT, "--head", "L20H0", "--key", "3"],
+            "`headwise trace --head` is now `headwise explain",
         ),
-        (["trace", PROMPT, "--head", "L20H0"], "needs --key"),
-        (["channels", PROMPT, "--head", "L20H0", "--key", "Peter"], "token 'Peter' is not in the prompt"),
+        (["trace", PROMPT, "--json", "circuit.json"], "write it to a file with `headwise trace --save FILE`"),
         (["intervene", "absent.json"], "cannot read 'absent.json'"),
     ],
 )

@@ -114,7 +114,7 @@ def test_bad_input_is_one_line(
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "is empty" in _complaint(capsys, str(empty))
-    assert "there is no folder" in _complaint(capsys, str(tmp_path / "nowhere"))
+    assert "does not exist" in _complaint(capsys, str(tmp_path / "nowhere"))
     few = tmp_path / "few"
     rows = [prompt_row(i, {"kind": "a"}, status="traced" if i < 2 else "wrong") for i in range(9)]
     write_run(few, rows, [edge(i, "L0H0", "L1H0", "query", (1,)) for i in range(2)])
@@ -127,8 +127,10 @@ def test_bad_input_is_one_line(
     assert "this run of circuits is of 'another' (weights ffffffffffff), not of 'tiny-llama'" in _complaint(
         capsys, str(other), "--model", "mine"
     )
-    assert "distance 'words' is not known" in _complaint(capsys, str(run), "--distance", "words")
-    assert "no label 'colour': there is kind, noise, name" in _complaint(capsys, str(run), "--by", "colour")
+    assert "'words' is not one of" in _complaint(capsys, str(run), "--distance", "words")
+    assert "no label 'colour': available labels: kind, noise, name" in _complaint(
+        capsys, str(run), "--by", "colour"
+    )
     assert "holds another run (circuits, not families)" in _complaint(
         capsys, str(run), "--no-causality", "--out", str(run)
     )

@@ -328,12 +328,12 @@ def test_bad_commands_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
     empty.write_text("\n\n", encoding="utf-8")
     folder.write_text("", encoding="utf-8")
     for arguments, said in (
-        (["--task", "iou"], "there is no task 'iou'"),
-        (["--texts", str(tmp_path / "no.txt")], "cannot be read"),
+        (["iou"], "there is no task 'iou'"),
+        (["--texts", str(tmp_path / "no.txt")], "cannot read"),
         (["--texts", str(empty)], "has no texts"),
-        (["--task", "ioi", "--texts", str(empty)], "give one of them"),
+        (["ioi", "--texts", str(empty)], "give one of them"),
         (["--out", str(folder)], "cannot be written"),
-        (["--prompts", "61"], "61 prompts are more than the 60 texts of our own"),
+        (["--prompts", "61"], "61 prompts are more than the 60 texts that come with headwise"),
     ):
         assert main(["sinks", *arguments]) == 2
         error = capsys.readouterr().err

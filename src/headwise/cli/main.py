@@ -185,7 +185,9 @@ def _one_line(error: Exception) -> str:
     from headwise.strings import shortened
 
     words = str(getattr(error, "format_message")()).split()  # noqa: B009
-    text = " ".join(shortened(word, 80) for word in words).rstrip(".")
+    text = (
+        " ".join(shortened(word, 80) for word in words).rstrip(".").replace(": Input should", ": it should")
+    )
     return text[:1].lower() + text[1:]
 
 

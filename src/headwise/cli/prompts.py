@@ -11,7 +11,6 @@ from headwise.strings import well_formed
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
-    from headwise.tokens import Prompt
 
 MOST = 10_000_000
 """Bytes of a prompt: far beyond any context, and a wrong file is not read to its end."""
@@ -61,7 +60,7 @@ def _decoded(content: bytes, name: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def as_chat(model: Model, text: str) -> Prompt:
+def as_chat(model: Model, text: str) -> str | list[int]:
     """The text as the user's turn of the model's chat template, up to where the model's own turn begins.
 
     The template writes the special tokens itself. A tokenizer that would add them once more gets token ids.
