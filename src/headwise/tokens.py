@@ -178,7 +178,7 @@ def _is_many(item: Any) -> bool:
 # --- chat ----------------------------------------------------------------------------------------------------------
 
 
-def chat_prompt(tokenizer: Any, text: str) -> Prompt:
+def chat_prompt(tokenizer: Any, text: str) -> str | list[int]:
     """What a chat model reads when a user says ``text``: its chat template, up to where the model's own turn begins.
 
     Text that the tokenizer reads as the template means it; token ids where there is no such text, because the

@@ -8,7 +8,7 @@ import typer
 
 from headwise.cli import options
 from headwise.cli.outputs import print_json
-from headwise.cli.prompts import as_chat, read_prompt
+from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
 
 app = new_app("Show the model's answer and the heads that attend most strongly to each token.")
@@ -34,10 +34,11 @@ def attention(
     from headwise.model.loading.load import load
     from headwise.show.kit.terminal import attention_table, console, quoted
     from headwise.strings import joined
+    from headwise.tokens import chat_prompt
     from headwise.why.attention import strongest_heads
 
     loaded = load(model)
-    given = as_chat(loaded, text) if chat else text
+    given = chat_prompt(loaded.tokenizer, text) if chat else text
     found = strongest_heads(loaded, given, to=to, query=query or "-1", top=top, sinks=sinks)
     if as_json:
         print_json(found.to_json())

@@ -10,7 +10,7 @@ import typer
 
 from headwise.cli import options
 from headwise.cli.outputs import finish
-from headwise.cli.prompts import as_chat, read_prompt
+from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 from headwise.files import refuse_unwritable, write_json
@@ -77,12 +77,13 @@ def explain(
 
     from headwise.model.loading.load import load
     from headwise.model.progress import Progress
+    from headwise.tokens import chat_prompt
     from headwise.why.explain import explain as explain_prompt
 
     with Progress("explaining") as progress:
         progress.stage("loading the model")
         loaded = load(model)
-        given = as_chat(loaded, text) if chat else text
+        given = chat_prompt(loaded.tokenizer, text) if chat else text
         why = explain_prompt(
             loaded,
             given,
@@ -161,14 +162,14 @@ def _explain_row(
     from headwise.contrast.attribution import attribution_rows
     from headwise.contrast.bank import FeatureBank
     from headwise.model.loading.load import load
-    from headwise.tokens import one_position
+    from headwise.tokens import chat_prompt, one_position
 
     bank = FeatureBank.load(features[0])
     if head is not None:
         bank.of(head)
     loaded = load(model)
     bank.require(loaded)
-    prompt = as_chat(loaded, text) if chat else text
+    prompt = chat_prompt(loaded.tokenizer, text) if chat else text
     place = one_position(loaded.tokens(prompt), query or "-1", "query")
     rows = attribution_rows(loaded, prompt, bank, heads=None if head is None else [head], query=place)
     document = {"prompt": text, "query": place, "logits": [asdict(one) for one in rows]}

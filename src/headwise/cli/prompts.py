@@ -1,16 +1,12 @@
-"""A prompt as the command line takes it: as an argument, from standard input or a file, plain or as a chat's turn."""
+"""A prompt as the command line takes it: as an argument, from standard input, or from a file."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwise.errors import HeadwiseError
 from headwise.strings import well_formed
-
-if TYPE_CHECKING:
-    from headwise.model.model import Model
 
 MOST = 10_000_000
 """Bytes of a prompt: far beyond any context, and a wrong file is not read to its end."""
@@ -58,23 +54,3 @@ def _decoded(content: bytes, name: str) -> str:
             f"{name} is not UTF-8 text (byte {error.start}): save it as UTF-8, or give another file"
         ) from None
     return text.removesuffix("\n").removesuffix("\r")
-
-
-def as_chat(model: Model, text: str) -> str | list[int]:
-    """The text as the user's turn of the model's chat template, up to where the model's own turn begins.
-
-    The template writes the special tokens itself. A tokenizer that would add them once more gets token ids.
-    """
-    tokenizer = model.tokenizer
-    if not getattr(tokenizer, "chat_template", None):
-        raise HeadwiseError(f"{model.name} has no chat template: leave out chat=")
-    turn = [{"role": "user", "content": text}]
-    try:
-        whole = str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
-    except Exception as error:  # a template is a program of the model's author: it may raise anything
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise HeadwiseError(
-            f"the chat template of {model.name} refuses this prompt ({reason}): leave out chat="
-        ) from None
-    ids = list(tokenizer(whole, add_special_tokens=False).input_ids)
-    return whole if list(tokenizer(whole).input_ids) == ids else ids

@@ -10,7 +10,7 @@ import typer
 from headwise import jsons
 from headwise.cli import options
 from headwise.cli.outputs import finish
-from headwise.cli.prompts import as_chat, read_prompt
+from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
 from headwise.files import write_text
 
@@ -56,9 +56,10 @@ def trace(
     from headwise.model.loading.load import load
     from headwise.model.progress import Progress
     from headwise.show.circuits.terminal import circuit_summary
+    from headwise.tokens import chat_prompt
 
     loaded = load(model)
-    given = as_chat(loaded, text) if chat else text
+    given = chat_prompt(loaded.tokenizer, text) if chat else text
     with Progress("tracing") as progress:
         progress.stage("searching" + (" and verifying" if verify else ""))
         circuit = trace_prompt(
