@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from headwise.cli.main import main
 from headwise.cli.toy import app
+from headwise.errors import HeadwiseError
 from headwise.scale.manifest import read_manifest
 from headwise.show.kit.report import figure_table
 from headwise.show.toy import payload as draw
