@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from headwise.cli.contrast import task_options
 from words import word_tokenizer
 
 from headwise import HeadwiseError
+from headwise.cli.features import task_options
 from headwise.randomness import seeded
 from headwise.strings import natural
 from headwise.tasks.labelled.make import make_task
