@@ -18,7 +18,8 @@ from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.show.circuits.page import circuit_page, write_circuit_page
 from headwise.show.kit.escape import attribute, label, template, text
 from headwise.show.kit.figures import inert
-from headwise.show.kit.report import Figure, Report, Section, Text, literal
+from headwise.show.kit.markdown import literal
+from headwise.show.kit.report import Figure, Report, Section, Text
 
 HOSTILE = '"><img src=x onerror="alert(1)">'
 SRC = Path(headwise.__file__).parent
@@ -136,6 +137,8 @@ def test_markup_is_escaped_in_one_place() -> None:
                 r"def _repr_html_\(self\) -> str:\n +from headwise\.show\.notebook import \w+\n", source
             )
     for file in SRC.rglob("*.js"):
+        if file.name == "plotly.min.js":
+            continue  # not ours; the page's policy holds it
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", file.read_text()
         )

@@ -9,7 +9,8 @@ import pytest
 
 from headwise.errors import HeadwiseError
 from headwise.show.kit.escape import label
-from headwise.show.kit.report import Figure, Report, Section, Table, Text, figure_table
+from headwise.show.kit.figures import figure_table
+from headwise.show.kit.report import Figure, Report, Section, Table, Text
 
 NASTY = "<script>alert('x')</script> & </script>"
 
@@ -31,7 +32,7 @@ def test_everything_is_escaped():
 def test_plotly_is_inlined_once_and_only_if_needed():
     one = go.Figure(go.Scatter(x=[1], y=[2]))
     with_figures, without = page(Figure(one), Figure(one)), page(Text("x"))
-    assert len(with_figures) < 8_000_000
+    assert len(with_figures) < 1_200_000
     assert len(without) < 20_000
     assert with_figures.count("<!doctype html>") == 1
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!#|data:,")', with_figures)

@@ -9,7 +9,7 @@ from headwise.cli.main import main
 from headwise.cli.toy import app
 from headwise.errors import HeadwiseError
 from headwise.scale.manifest import read_manifest
-from headwise.show.kit.report import figure_table
+from headwise.show.kit.figures import figure_table
 from headwise.show.toy import payload as draw
 from headwise.toy.small_lm import DATA, LMSetup, build, save_model
 

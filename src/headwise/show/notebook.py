@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwise.show.kit.escape import text
-from headwise.show.kit.table import FONT, table
+from headwise.show.kit.table import Column, Table, notebook
 from headwise.why.sentence import spoken
 
 if TYPE_CHECKING:
@@ -24,22 +24,30 @@ _SIDES = {"query": "the query side", "key": "the key side", "both": "both sides"
 
 
 def circuit(circuit: Circuit) -> str:
-    """The circuit in a line, and its heaviest edges."""
+    """The circuit in a sentence, and its heaviest edges."""
     heaviest = sorted(circuit.edges, key=lambda e: -e.weight)[:EDGES]
     rows = [
         (
             circuit.label(e.source),
             circuit.label(e.target),
             e.side,
-            f"{e.weight:.3f}",
+            e.weight,
             ", ".join(map(str, e.channels)),
         )
         for e in heaviest
     ]
     lighter = len(circuit.edges) - len(rows)
     more = f"<p>… and {lighter} lighter edges</p>" if lighter else ""
-    edges = table(("from", "to", "side", "weight", "channels"), rows, numbers=("weight",))
-    return f'<div style="{FONT}"><p><b>{text(repr(circuit))}</b></p>{edges}{more}</div>'
+    edges = Table(("from", "to", "side", Column(name="weight", format=".3f"), "channels"), rows)
+    notes = "".join(f"<p>{text(note)}</p>" for note in circuit.notes)
+    return notebook(_said(circuit), notes, edges.html(bare=True), more)
+
+
+def _said(circuit: Circuit) -> str:
+    """A circuit in a sentence."""
+    over = f" over {circuit.wrong!r}" if circuit.wrong else ""
+    of = "The circuit" if circuit.answer is None else f"The circuit of {circuit.answer!r}{over}"
+    return f"{of}: {len(circuit.heads)} head firings, {len(circuit.nodes)} nodes, {len(circuit.edges)} edges."
 
 
 def features_result(run: FeaturesResult) -> str:
@@ -47,29 +55,31 @@ def features_result(run: FeaturesResult) -> str:
     columns, *rows = run.summary()
     best = ", ".join(f"{h.head} {h.score:.2f}" for h in run.heads[:5])
     notes = "".join(f"<li>{text(warning)}</li>" for warning in run.warnings)
-    features = table(columns, rows, numbers=("rank", "null", "share", "percentile", "p"))
-    return (
-        f'<div style="{FONT}"><p><b>{text(run.task)}</b> in {text(run.model)}: best heads {text(best)}</p>'
-        f"{features}{f'<ul>{notes}</ul>' if notes else ''}</div>"
-    )
+    numbers = ("rank", "null", "share", "percentile", "p")
+    features = Table([Column(name=c, number=c in numbers) for c in columns], rows)
+    sentence = f"{run.task} in {run.model}: the best heads are {best}."
+    return notebook(sentence, features.html(bare=True), f"<ul>{notes}</ul>" if notes else "")
 
 
 def explanation(why: Explanation) -> str:
     """The sentence, the verdict and three small tables: what, who, proof."""
     holds, words = why.proof.verdict
     colour = "#12805c" if holds else "#c2321e"
-    who = ("component", "side", "at", "read", "channels", "share")
-    proof = ("model", "predicted", "attention", "probability", "lead")
-    boxes = (
-        table(("channel", "relative logit"), _what(why), title="What", numbers=("relative logit",))
-        + table(who, _who(why), title="Who", numbers=("share",))
-        + table(proof, _proof(why), title="Proof", numbers=proof[1:])
+    who = ("component", "side", "at", "read", "channels", Column(name="share", number=True))
+    proof = (
+        "model",
+        *(Column(name=n, number=True) for n in ("predicted", "attention", "probability", "lead")),
     )
-    return (
-        f'<div style="{FONT}">'
-        f'<p style="font-size:1.05em;max-width:60em;margin:.3em 0">{text(why.sentence)}</p>'
-        f'<p style="margin:.3em 0"><b style="color:{colour}">{"✓" if holds else "✗"}</b> {text(words)}</p>'
-        f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px;align-items:flex-start">{boxes}</div></div>'
+    tables = (
+        Table(("channel", Column(name="relative logit", number=True)), _what(why), "What"),
+        Table(who, _who(why), "Who"),
+        Table(proof, _proof(why), "Proof"),
+    )
+    boxes = "".join(table.html(bare=True) for table in tables)
+    return notebook(
+        why.sentence,
+        f'<p style="margin:.3em 0"><b style="color:{colour}">{"✓" if holds else "✗"}</b> {text(words)}</p>',
+        f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px;align-items:flex-start">{boxes}</div>',
     )
 
 

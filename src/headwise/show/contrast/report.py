@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from headwise.contrast.rows import AttributionRow, where
 from headwise.show.contrast import figures, spaces
-from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text, literal
+from headwise.show.kit.markdown import literal
+from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
 
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult

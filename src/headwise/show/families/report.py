@@ -10,7 +10,9 @@ from headwise.families.compare import FEWEST_PROMPTS, OPPOSITE, SAME
 from headwise.show.families import figures
 from headwise.show.families.circuits import HEAVIEST, side_by_side
 from headwise.show.families.terminal import composition, verdict
-from headwise.show.kit.report import Block, Cell, Figure, Report, Section, Table, Text, literal
+from headwise.show.kit.markdown import literal
+from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
+from headwise.show.kit.table import Cell
 
 if TYPE_CHECKING:
     from headwise.families.result import FamilyRun

@@ -1,41 +1,51 @@
-// A report: draws its figures and switches between light and dark.
+// A report: draws its figures in the colours of the page, light or dark, when they come into view.
 const root = document.documentElement;
 const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+const prefersDark = matchMedia('(prefers-color-scheme: dark)');
+const isDark = () => root.dataset.theme ? root.dataset.theme === 'dark' : prefersDark.matches;
+const twins = JSON.parse(document.getElementById('dark').textContent);
+const twin = (colour) => Array.isArray(colour) ? colour.map(twin) : twins[colour] ?? colour;
+// A copy with every colour as it is on a dark page; data is shared, not copied.
+const darkened = (value) => {
+  if (Array.isArray(value)) return value.some((one) => one && typeof one === 'object' && !Array.isArray(one)) ? value.map(darkened) : value;
+  if (!value || typeof value !== 'object') return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) =>
+    [key, /color$/.test(key) && (typeof one === 'string' || Array.isArray(one)) ? twin(one) : darkened(one)]));
+};
 // Text, grid and hover colours belong to the page; the figure brings everything else.
-const themed = (layout) => {
-  const change = { 'font.color': css('--ink'), 'hoverlabel.bgcolor': css('--bg'), 'hoverlabel.bordercolor': css('--line'),
-    'modebar.bgcolor': 'rgba(0,0,0,0)', 'modebar.color': css('--line'), 'modebar.activecolor': css('--soft') };
-  const axis = { gridcolor: css('--line'), linecolor: css('--soft'), tickcolor: css('--soft') };
+const themed = (spec) => {
+  const { data = [], layout = {} } = isDark() ? darkened(spec) : structuredClone(spec);
+  layout.font = { ...layout.font, color: css('--ink') };
+  layout.hoverlabel = { ...layout.hoverlabel, bgcolor: css('--bg'), bordercolor: css('--line') };
+  layout.modebar = { bgcolor: 'rgba(0,0,0,0)', color: css('--line'), activecolor: css('--soft') };
   for (const key of Object.keys(layout)) {
-    if (/^[xy]axis\d*$/.test(key)) for (const a in axis) change[`${key}.${a}`] = axis[a];
-    if (/^scene\d*$/.test(key)) for (const d of ['xaxis', 'yaxis', 'zaxis']) {
-      change[`${key}.${d}.gridcolor`] = css('--line');
-      change[`${key}.${d}.backgroundcolor`] = 'rgba(0,0,0,0)';
-    }
+    if (/^[xy]axis\d*$/.test(key)) Object.assign(layout[key], { gridcolor: css('--line'), linecolor: css('--soft'), tickcolor: css('--soft') });
   }
-  return change;
+  return [data, layout];
 };
-const put = (target, change) => {
-  for (const path in change) {
-    const keys = path.split('.'); let at = target;
-    for (const k of keys.slice(0, -1)) at = at[k] ??= {};
-    at[keys.at(-1)] = change[path];
-  }
-  return target;
-};
-const plots = [];
-for (const holder of document.querySelectorAll('script.spec')) {
-  const div = document.getElementById(holder.dataset.for);
-  const spec = JSON.parse(holder.textContent);
-  const layout = put(spec.layout ?? {}, themed(spec.layout ?? {}));
-  // Nothing on this page may offer to send it anywhere.
-  Plotly.newPlot(div, spec.data ?? [], layout, { responsive: true, displaylogo: false, displayModeBar: 'hover', modeBarButtonsToRemove: ['lasso2d', 'select2d'], showSendToCloud: false });
-  plots.push(div);
-}
-const repaint = () => plots.forEach((div) => Plotly.relayout(div, themed(div.layout)));
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
+// Nothing on this page may offer to send it anywhere.
+const settings = { responsive: true, displaylogo: false, displayModeBar: 'hover', modeBarButtonsToRemove: ['lasso2d', 'select2d'], showSendToCloud: false };
+const specs = new Map();
+for (const holder of document.querySelectorAll('script.spec')) specs.set(document.getElementById(holder.dataset.for), JSON.parse(holder.textContent));
+const drawn = new Set();
+const draw = (div) => { drawn.add(div); Plotly.react(div, ...themed(specs.get(div)), settings); };
+// A figure in a closed fold has no width yet: it is drawn when the fold opens.
+const drawOpen = () => { for (const div of specs.keys()) if (!drawn.has(div) && !div.closest('details:not([open])')) draw(div); };
+drawOpen();
+const repaint = () => drawn.forEach(draw);
+prefersDark.addEventListener('change', repaint);
 document.getElementById('theme').addEventListener('click', () => {
-  const dark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
-  root.dataset.theme = dark ? 'light' : 'dark';
+  root.dataset.theme = isDark() ? 'light' : 'dark';
   repaint();
 });
+const folds = [...document.querySelectorAll('details.fold')];
+for (const fold of folds) fold.addEventListener('toggle', drawOpen);
+const openAll = (open) => { for (const fold of folds) fold.open = open; drawOpen(); };
+const unfold = document.getElementById('unfold');
+unfold.hidden = folds.length === 0;
+unfold.addEventListener('click', () => openAll(folds.some((fold) => !fold.open)));
+addEventListener('beforeprint', () => openAll(true));
+// A link to a folded section opens it.
+const follow = () => { const fold = folds.find((one) => `#${one.id}` === location.hash); if (fold) { fold.open = true; fold.scrollIntoView(); } };
+addEventListener('hashchange', follow);
+follow();

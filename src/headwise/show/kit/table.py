@@ -1,31 +1,112 @@
-"""A table for notebooks: markup that needs neither script nor style sheet."""
+"""The one table of pages and notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from headwise.show.kit.escape import text
+from headwise.show.kit import markdown
+from headwise.show.kit.escape import attribute, text
 
-FONT = "font-family:system-ui,sans-serif;line-height:1.45"
-_CELL = "text-align:{side};padding:1px 14px 1px 0;white-space:pre"
+Cell = str | float | int | bool | None
+LIMIT = 1000
+"""Rows that are shown at most; a note counts the others."""
+FONT = "font:14px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif"
+_INLINE = "padding:2px 18px 2px 0;white-space:pre;font:inherit;text-align:"
 
 
-def table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", numbers: Sequence[str] = ()
-) -> str:
-    """Columns named in ``numbers`` are aligned to the right; cells may hold any text."""
-    sides = [_CELL.format(side="right" if name in numbers else "left") for name in columns]
-    head = "".join(f'<th style="{side}">{text(name)}</th>' for name, side in zip(columns, sides, strict=True))
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td style="{side}"><bdi>{text(cell)}</bdi></td>' for cell, side in zip(row, sides, strict=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Column:
+    """A column: its name, how its numbers are written (``.2f``), and whether text in it is aligned as numbers."""
+
+    name: str
+    format: str = ".4g"
+    number: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table with a header. Numbers are aligned to the right; what is rounded has the raw value as its tooltip.
+
+    A column is a :class:`Column`, or a name alone.
+    """
+
+    columns: Sequence[str | Column]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+    limit: int = LIMIT
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names."""
+        return [column.name for column in self._columns]
+
+    @property
+    def _columns(self) -> list[Column]:
+        return [Column(name=c) if isinstance(c, str) else c for c in self.columns]
+
+    def html(self, *, bare: bool = False) -> str:
+        """The table as markup. ``bare``: for a place without our style sheet, such as a notebook."""
+        columns, shown = self._columns, self.rows[: self.limit]
+        numeric = [c.number or any(_number(row[i]) for row in shown) for i, c in enumerate(columns)]
+        styles = [_style(right, bare) for right in numeric]
+        head = "".join(f"<th scope=col{s}>{text(c.name)}</th>" for c, s in zip(columns, styles, strict=True))
+        rows = "".join(
+            f"<tr>{''.join(_cell(*one) for one in zip(row, columns, styles, strict=True))}</tr>"
+            for row in shown
         )
-        + "</tr>"
-        for row in rows
-    )
-    caption = f'<caption style="text-align:left;font-weight:600">{text(title)}</caption>' if title else ""
+        caption = markdown.inline(self.caption)
+        if caption:
+            left = ' style="text-align:left;font-weight:600"' if bare else ""
+            caption = f"<caption{left}>{caption}</caption>"
+        more = len(self.rows) - len(shown)
+        note = f"<p class=note>{more} more rows are not shown.</p>" if more > 0 else ""
+        collapsed = ' style="border-collapse:collapse;border:0;margin:6px 0"' if bare else ""
+        inside = f"<table{collapsed}>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        scroll = ' style="overflow-x:auto"' if bare else " class=scroll tabindex=0"
+        return f"<div{scroll}>{inside}</div>{note}"
+
+
+def _number(value: Cell) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _style(right: bool, bare: bool) -> str:
+    if bare:
+        return f' style="{_INLINE}{"right" if right else "left"}"'
+    return " class=n" if right else ""
+
+
+def _cell(value: Cell, column: Column, style: str) -> str:
+    shown = show(value, column.format)
+    if not isinstance(value, float):
+        # Text from right to left must not reorder what is beside it.
+        return (
+            f"<td{style}><bdi>{text(shown)}</bdi></td>"
+            if isinstance(value, str)
+            else f"<td{style}>{shown}</td>"
+        )
+    raw = f" title={attribute(repr(value))}" if value == value and shown != repr(value) else ""
+    return f"<td{style}{raw}>{shown}</td>"
+
+
+def show(value: Cell, form: str = ".4g") -> str:
+    """A cell as text: four significant figures, integers whole.
+
+    >>> [show(x) for x in (0.123456, 12, 1e-9, True, None, "a")]
+    ['0.1235', '12', '1e-09', 'yes', '–', 'a']
+    """
+    if value is None or value != value:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return format(value, form).replace("%", "\u00a0%") if isinstance(value, float) else str(value)
+
+
+def notebook(sentence: str, *blocks: str) -> str:
+    """A result in a notebook: its sentence first, then blocks of markup, in a font that is meant for reading."""
+    inside = "".join(blocks)
     return (
-        f'<table style="border-collapse:collapse">{caption}<thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
+        f'<div style="{FONT}"><p style="font-size:1.05em;max-width:60em;margin:.3em 0">{text(sentence)}</p>'
+        f"{inside}</div>"
     )

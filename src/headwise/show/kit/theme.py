@@ -1,7 +1,8 @@
 """One look for every figure: a palette that colour-blind readers can tell apart, quiet axes, no background.
 
-Figures carry no colours of their own for text, grid and paper: the page sets them, so the same figure is
-right in a light report, a dark report and a notebook.
+Figures are drawn in the colours of a light page. The page sets text, grid and paper itself, and where it is
+dark it replaces the colours below by their lighter twins, so that the same figure is right in a light report, a
+dark report and a notebook.
 """
 
 from __future__ import annotations
@@ -12,9 +13,25 @@ import plotly.graph_objects as go
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
 NEUTRAL = "#8A8F98"
+FAINT = "rgba(138,143,152,0.5)"
+"""Controls, and what is in both of two things: there, but not the point."""
+INK = "#1B1F24"
+PAPER = "#FFFFFF"
+VEIL = "rgba(255,255,255,0.8)"
+"""Behind words that lie on points."""
+DARK = {
+    **dict(zip(PALETTE, ("#4BA3DB", "#F0894A", "#2FBF95", "#DB93B9", "#EFB540", "#7CC6F0", "#AD94CC", "#A3A3A3"),
+               strict=True)),
+    INK: "#E6E9ED",
+    PAPER: "#14171B",
+    VEIL: "rgba(20,23,27,0.8)",
+}  # fmt: skip
+"""What each colour becomes on a dark page."""
 SEQUENTIAL = "Viridis"
 DIVERGING = "RdBu"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
+AT_RIGHT = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
+"""A long legend."""
 
 
 def styled(figure: go.Figure, *, height: int = 420, **layout: Any) -> go.Figure:
@@ -36,3 +53,14 @@ def styled(figure: go.Figure, *, height: int = 420, **layout: Any) -> go.Figure:
     figure.update_yaxes(**grid)
     figure.update_layout(**layout)
     return figure
+
+
+def between(values: list[float], low: list[float], high: list[float]) -> dict[str, Any]:
+    """Error bars from the ends of intervals."""
+    return {
+        "type": "data",
+        "array": [max(0.0, end - v) for v, end in zip(values, high, strict=True)],
+        "arrayminus": [max(0.0, v - end) for v, end in zip(values, low, strict=True)],
+        "thickness": 1.2,
+        "color": NEUTRAL,
+    }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text, literal
+from headwise.show.kit.markdown import literal
+from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
 from headwise.show.kit.terminal import quoted
 from headwise.show.sinks import figures
 from headwise.sinks.find import AWAY

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from headwise.show.kit.report import Figure, Report, Section, Table, Text, literal
+from headwise.show.kit.markdown import literal
+from headwise.show.kit.report import Figure, Report, Section, Table, Text
 from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
 
 if TYPE_CHECKING:

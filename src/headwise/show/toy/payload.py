@@ -13,7 +13,7 @@ import torch
 from plotly.subplots import make_subplots
 from torch import Tensor
 
-from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
+from headwise.show.kit.theme import DIVERGING, NEUTRAL, PALETTE, SEQUENTIAL, styled
 
 Record = dict[str, Any]
 _GREEN, _RED = "#1a8a5a", "#c2452d"
@@ -233,7 +233,7 @@ def interaction_maps(maps: Sequence[tuple[Tensor, tuple[int, ...]]]) -> go.Figur
                 z=(g / size).tolist(),
                 x=labels,
                 y=labels,
-                colorscale="RdBu",
+                colorscale=DIVERGING,
                 zmid=0,
                 zmin=-1,
                 zmax=1,
@@ -252,61 +252,71 @@ def interaction_maps(maps: Sequence[tuple[Tensor, tuple[int, ...]]]) -> go.Figur
 
 
 def cloud(
-    points: Tensor, is_key: Tensor, value: Tensor, explained: Sequence[float], discrete: bool
+    points: Tensor, is_key: Tensor, value: Tensor, explained: Sequence[float], *, discrete: bool
 ) -> go.Figure:
-    """Queries and keys inside one latent's subspace, three principal components (Figures 3 and 12).
+    """Queries and keys inside one latent's subspace, by principal components 1–2 and 2–3 (Figures 3 and 12).
 
-    For sign vectors of three dimensions the cube's edges join the mean positions of neighbouring values.
+    Colour is the latent's value: of sign vectors which of them it is, otherwise the first coordinate. For sign
+    vectors of few dimensions the cube's edges join the mean positions of values that are one sign apart.
     """
-    figure = go.Figure()
     codes = ((value > 0).long() * 2 ** torch.arange(value.shape[1])).sum(1) if discrete else None
-    if codes is not None and value.shape[1] <= 4:
-        xs: list[list[float | None]] = [[], [], []]
-        centres = {int(c): points[codes == c].mean(0) for c in codes.unique()}
-        for a, b in combinations(sorted(centres), 2):
-            if bin(a ^ b).count("1") == 1:
-                for axis in range(3):
-                    xs[axis] += [float(centres[a][axis]), float(centres[b][axis]), None]
-        figure.add_trace(
-            go.Scatter3d(
-                x=xs[0],
-                y=xs[1],
-                z=xs[2],
-                mode="lines",
-                line={"color": NEUTRAL, "width": 3},
-                name="one sign apart",
-                hoverinfo="skip",
-            )
-        )
     colour = codes if codes is not None else value[:, 0]
-    for side, symbol in ((False, "circle"), (True, "diamond")):
-        pick = is_key == side
-        figure.add_trace(
-            go.Scatter3d(
-                x=points[pick, 0].tolist(),
-                y=points[pick, 1].tolist(),
-                z=points[pick, 2].tolist(),
-                mode="markers",
-                marker={
-                    "size": 3.4,
-                    "symbol": symbol,
-                    "color": colour[pick].tolist(),
-                    "colorscale": "Turbo",
-                    "opacity": 0.75,
-                    "line": {"width": 0},
-                },
-                name="keys" if side else "queries",
+    pairs = ((0, 1), (1, 2)) if points.shape[1] > 2 else ((0, 1),) if points.shape[1] > 1 else ((0, 0),)
+    figure = make_subplots(1, len(pairs), horizontal_spacing=0.1)
+    for column, (a, b) in enumerate(pairs, 1):
+        if codes is not None and value.shape[1] <= 4:
+            figure.add_trace(_cube(points[:, [a, b]], codes, showlegend=column == 1), 1, column)
+        for side, symbol in ((False, "circle"), (True, "diamond")):
+            pick = is_key == side
+            figure.add_trace(
+                go.Scatter(
+                    x=points[pick, a].tolist(),
+                    y=points[pick, b].tolist(),
+                    mode="markers",
+                    marker={
+                        "size": 6,
+                        "symbol": symbol,
+                        "color": colour[pick].tolist(),
+                        "coloraxis": "coloraxis",
+                        "opacity": 0.75,
+                        "line": {"width": 0},
+                    },
+                    name="keys ◆" if side else "queries ●",
+                    legendgroup="keys" if side else "queries",
+                    showlegend=column == 1,
+                ),
+                1,
+                column,
             )
-        )
-    labels = [f"PC{i + 1} ({share:.0%})" for i, share in enumerate(explained)]
-    labels += [""] * (3 - len(labels))
-    axes = {
-        f"{axis}axis": {"title": label, "showticklabels": False}
-        for axis, label in zip("xyz", labels, strict=True)
-    }
-    return styled(
-        figure, height=520, scene={**axes, "aspectmode": "data"}, margin={"l": 0, "r": 0, "t": 30, "b": 0}
-    )
+        figure.update_xaxes(title=_component(a, explained), showticklabels=False, row=1, col=column)
+        figure.update_yaxes(title=_component(b, explained), showticklabels=False, row=1, col=column)
+    bar = {"title": "value" if discrete else "first\ncoordinate", "thickness": 12}
+    if codes is not None:
+        named = sorted({int(c) for c in codes})
+        signs = ["".join("+" if c >> i & 1 else "−" for i in range(value.shape[1])) for c in named]
+        bar |= {"tickvals": named, "ticktext": signs} if len(named) <= 16 else {}
+    return styled(figure, height=460, coloraxis={"colorscale": SEQUENTIAL, "colorbar": bar})
+
+
+def _component(index: int, explained: Sequence[float]) -> str:
+    share = f" ({explained[index]:.0%})" if index < len(explained) else ""
+    return f"PC {index + 1}{share}"
+
+
+def _cube(points: Tensor, codes: Tensor, *, showlegend: bool) -> go.Scatter:
+    """Lines between the mean positions of sign vectors that differ in one sign."""
+    centres = {int(c): points[codes == c].mean(0).tolist() for c in codes.unique()}
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for a, b in combinations(sorted(centres), 2):
+        if bin(a ^ b).count("1") == 1:
+            x += [centres[a][0], centres[b][0], None]
+            y += [centres[a][1], centres[b][1], None]
+    line = {"color": NEUTRAL, "width": 1.5}
+    return go.Scatter(
+        x=x, y=y, mode="lines", line=line, name="one sign apart", legendgroup="cube", showlegend=showlegend,
+        hoverinfo="skip",
+    )  # fmt: skip
 
 
 def training_curves(history: Sequence[dict[str, list[float]]], names: Sequence[str]) -> go.Figure:

@@ -81,7 +81,9 @@ def payload_report(run: PayloadRun) -> Report:
     ]
     cell = next((i for i, ranks in enumerate(setup.cells) if ranks[0] == 3), 0)
     cloud = latent_cloud(run.trained, run.studies[cell], cell, 0)
-    figure = draw.cloud(cloud.points, cloud.is_key, cloud.value, cloud.explained, setup.latents == "discrete")
+    figure = draw.cloud(
+        cloud.points, cloud.is_key, cloud.value, cloud.explained, discrete=setup.latents == "discrete"
+    )
     names = [" + ".join(map(str, ranks)) for ranks in setup.cells]
     sections += [
         Section(
