@@ -8,29 +8,15 @@ from statistics import mean, median
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from headwise.show.kit.terminal import table
 from headwise.strings import counted
 
 if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit
     from headwise.circuits.faithfulness import Faithfulness
     from headwise.circuits.interventions import Effect
-
-
-class _Plain(Table):
-    """A table whose cells are text, never markup: tokens may hold square brackets."""
-
-    def line(self, *cells: str) -> None:
-        self.add_row(*(Text(cell) for cell in cells))
-
-
-def _table(*columns: str, title: str = "", right: Sequence[str] = ()) -> _Plain:
-    table = _Plain(title=title or None, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return table
 
 
 def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
@@ -44,16 +30,21 @@ def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
     sorts = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda item: -item[1]))
     rank = f"; median channels per signal {median(ranks):g}" if ranks else ""
     parts.append(Text(f"nodes: {sorts}{rank}; {circuit.seconds:.2f} s"))
-    table = _table("from", "to", "side", "weight", "channels", right=("weight",))
     answer = [e for e in circuit.edges if not e.channels]
     inner = [e for e in circuit.edges if e.channels]
     # The answer's own edges come first; their weights are logits, those of the others attention.
     ordered = [*sorted(answer, key=lambda e: -e.weight), *sorted(inner, key=lambda e: -e.weight)]
-    for edge in ordered[:top]:
-        side = edge.side if edge.channels else ""
-        table.line(circuit.label(edge.source), circuit.label(edge.target), side, f"{edge.weight:.3f}",
-                      " ".join(map(str, edge.channels)))  # fmt: skip
-    parts += [Text(), table]
+    rows = [
+        (
+            circuit.label(edge.source),
+            circuit.label(edge.target),
+            edge.side if edge.channels else "",
+            f"{edge.weight:.3f}",
+            ", ".join(map(str, edge.channels)),
+        )
+        for edge in ordered[:top]
+    ]
+    parts += [Text(), table(("from", "to", "side", "weight", "channels"), rows)]
     if len(ordered) > top:
         parts.append(Text(f"… and {counted(len(ordered) - top, 'more edge')}"))
     checked = [abs(c.edited - c.predicted) for c in circuit.counterfactuals if c.edited is not None]
@@ -74,15 +65,19 @@ def effects_table(effects: Sequence[Effect], faithful: Faithfulness | None) -> R
     if effects:
         one = effects[0]
         title = f"{one.action} {one.scope}ly: change of attention and of the answer's logit difference"
-        table = _table("edges", *numbers, title=title, right=numbers)
-        for e in effects:
-            name = e.edges[0] if len(e.edges) == 1 else f"all {len(e.edges)} edges together"
-            table.line(
-                name, f"{e.attention_change:+.3f}", f"{e.control_attention_change:+.3f}", f"{e.logit_change:+.3f}",
-                f"±{e.control_logit_change:.3f}", f"{e.clean.probability:.3f} → {e.edited.probability:.3f}",
+        rows = [
+            (
+                e.edges[0] if len(e.edges) == 1 else f"all {len(e.edges)} edges together",
+                f"{e.attention_change:+.3f}",
+                f"{e.control_attention_change:+.3f}",
+                f"{e.logit_change:+.3f}",
+                f"±{e.control_logit_change:.3f}",
+                f"{e.clean.probability:.3f} → {e.edited.probability:.3f}",
                 f"{e.edited.norm_ratio:.3f}, cos {e.edited.cosine:.3f}",
-            )  # fmt: skip
-        parts.append(table)
+            )
+            for e in effects
+        ]
+        parts.append(table(("edges", *numbers), rows, title=title))
     if faithful is not None:
         f = faithful
         random_kept, random_lost = (

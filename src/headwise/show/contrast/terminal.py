@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headwise.contrast.rows import AttributionRow, HeadRow, where
-from headwise.show.kit.terminal import plain_table, quoted
+from headwise.show.kit.terminal import quoted, table
 
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
@@ -32,9 +32,7 @@ def heads_table(records: Sequence[HeadRow], rule: str) -> RenderableType:
         for r in records
     ]
     columns = ("head", "", name, "95 %", "q", "accuracy", "ratio", "attention on keys")
-    return Group(
-        plain_table(columns, rows), Text(), Text("* does the task by its rule, beyond chance (q ≤ 0.05)")
-    )
+    return Group(table(columns, rows), Text(), Text("* does the task by its rule, beyond chance (q ≤ 0.05)"))
 
 
 def run_tables(run: FeaturesResult) -> RenderableType:
@@ -45,8 +43,8 @@ def run_tables(run: FeaturesResult) -> RenderableType:
         Text(),
         heads_table([h for i, h in enumerate(run.heads) if i < 6 or h.chosen], run.rule),
         Text(),
-        plain_table(
-            header, rows, "Features, and attention on original and target after a swap, on unseen words"
+        table(
+            header, rows, title="Features, and attention on original and target after a swap, on unseen words"
         ),
     ]
     if run.answers:
@@ -61,7 +59,7 @@ def run_tables(run: FeaturesResult) -> RenderableType:
             for a in run.answers
         ]
         columns = ("head", "swapped", "logit difference", "flips", "error of prediction")
-        parts += [Text(), plain_table(columns, shown, "The same swaps in the running model")]
+        parts += [Text(), table(columns, shown, title="The same swaps in the running model")]
     if run.warnings:
         parts += [Text(), Text("Beware:"), *(Text(f"  {w}") for w in run.warnings)]
     return Group(*parts)
@@ -90,4 +88,4 @@ def attribution_table(head: str, records: Sequence[AttributionRow]) -> Renderabl
     ]
     explained = records[0].explained
     title = f"{head}: logits by feature ({records[0].method}); {explained:.0%} of their variation explained"
-    return plain_table(("", "token", *names, "total"), rows, title)
+    return table(("", "token", *names, "total"), rows, title=title)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
+
+from headwise.show.kit.terminal import table
 
 if TYPE_CHECKING:
     from headwise.families.causality import Effect
@@ -33,7 +33,7 @@ def family_tables(found: FamilyRun) -> RenderableType:
         for f in found.families[:SHOWN]
     ]
     columns = ("family", "prompts", "representative", "signals", "core", "lead", "top is answer", "made of")
-    parts += [Text(), _table(columns, rows)]
+    parts += [Text(), table(columns, rows)]
     if len(found.families) > SHOWN:
         parts.append(Text(f"… and {len(found.families) - SHOWN} smaller ones"))
     if found.agreements:
@@ -41,7 +41,7 @@ def family_tables(found: FamilyRun) -> RenderableType:
             (a.label, f"{a.ami:.2f}", f"{a.low:.2f}–{a.high:.2f}", f"{a.p_value:.3f}", f"{a.silhouette:.2f}")
             for a in found.agreements
         ]
-        parts += [Text(), _table(("label", "AMI", "95 %", "p", "its own silhouette"), shown)]
+        parts += [Text(), table(("label", "AMI", "95 %", "p", "its own silhouette"), shown)]
     if found.heads:
         parts += [Text(), *_heads(found)]
     if found.causality:
@@ -54,7 +54,7 @@ def verdict(found: FamilyRun) -> str:
     document = found.document()
     n, k = document["n_traced"], document["n_families"]
     if document["p_value"] is None:
-        return f"{n} circuits: too few or too much alike to be parted"
+        return f"{n} circuits: too few, or too similar, to separate"
     numbers = (
         f"silhouette {document['silhouette']:.2f}, stability {document['stability']:.2f}, separation "
         f"{document['separation']:.1f}, p {document['p_value']:.3f} against one family, "
@@ -102,7 +102,7 @@ def _heads(found: FamilyRun) -> list[RenderableType]:
     ]
     columns = ("head", "side", "families", "cosine", "95 %", "inside each", "does")
     title = f"Signals into heads, least alike first (heads, sides and pairs: {said})"
-    return [Text(title, style="italic"), _table(columns, rows)]
+    return [table(columns, rows, title=title)]
 
 
 def _causality(found: FamilyRun) -> list[RenderableType]:
@@ -122,17 +122,8 @@ def _causality(found: FamilyRun) -> list[RenderableType]:
         "own − other",
     )
     title = "Change of the lead when signals exclusive to a family leave"
-    return [Text(title, style="italic"), _table(columns, rows)]
+    return [table(columns, rows, title=title)]
 
 
 def _effect(effect: Effect | None) -> str:
     return "–" if effect is None else f"{effect.change:+.2f} ({effect.control:+.2f})"
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table

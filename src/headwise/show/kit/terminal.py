@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from headwise.model.check import Diagnosis
 
 WIDTH = 100
+SHORT = 24
+"""Cells of at most this many characters are never broken."""
+_NUMBER = re.compile(r"[-+−±<]? ?\d[^,]*$")
 
 # A token as repr writes it: an opening quote that no word precedes (so none of "head's"), a closing one that no word
 # follows. No token that a line could hold is longer.
@@ -87,44 +90,74 @@ def bar(share: float, width: int = 20) -> str:
     return "█" * filled + " " * (width - filled)
 
 
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    title: str = "",
+    left: Sequence[str] = ("channels",),
+    indent: int = 0,
+    header: bool = True,
+) -> RenderableType:
+    """A table without lines: numbers to the right and never broken, text to the left and folded where it is long.
+
+    Cells are text, never markup: a token may hold square brackets. Columns named in ``left`` hold text even where
+    it looks like numbers, such as a list of channels with one member.
+    """
+    # Written out before the layout, so that every character is counted.
+    cells = [[cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row] for row in rows]
+    made = Table(
+        box=None,
+        pad_edge=bool(indent),
+        padding=(0, 1, 0, indent) if indent else (0, 2, 0, 0),
+        show_header=header,
+    )
+    for i, column in enumerate(columns):
+        number = column not in left and _numbers(row[i].plain for row in cells)
+        # A bar keeps its blanks, and a short name is not worth breaking.
+        whole = number or all(len(row[i]) <= SHORT for row in cells)
+        made.add_column(column, justify="right" if number else "left", no_wrap=whole, overflow="fold")
+    for row in cells:
+        made.add_row(*row)
+    # A table's own title would be folded to the table's width.
+    return Group(Text(title, style="italic"), made) if title else made
+
+
+def _numbers(cells: Iterable[str]) -> bool:
+    """Whether a column holds numbers, perhaps with a unit or an interval; a list of numbers is text.
+
+    >>> _numbers(["0.3", "", "–"]), _numbers(["+1.20 ± 0.10"]), _numbers(["27, 34, 29"]), _numbers(["L3H2"])
+    (True, True, False, False)
+    """
+    shown = [cell for cell in cells if cell and cell != "–"]
+    return bool(shown) and all(_NUMBER.match(cell) for cell in shown)
+
+
 def diagnosis_table(diagnosis: Diagnosis) -> RenderableType:
+    """What ``headwise doctor`` found."""
     keys = f"{diagnosis.kv_heads} key head{'s' if diagnosis.kv_heads != 1 else ''}"
     shared = "" if diagnosis.kv_heads == diagnosis.heads else f", {keys}"
     head = Text(
         f"{diagnosis.model}: {diagnosis.family}, {diagnosis.layers} layers × {diagnosis.heads} heads{shared}",
         style="bold",
     )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("check")
-    table.add_column("error", justify="right")
-    table.add_column("allowed", justify="right")
-    table.add_column("")
-    for check in diagnosis.checks:
-        verdict = Text("ok", style="green") if check.ok else Text("FAILED", style="bold red")
-        table.add_row(check.name, f"{check.error:.1e}", f"{check.tolerance:.0e}", verdict)
+    rows = [
+        (
+            check.name,
+            f"{check.error:.1e}",
+            f"{check.tolerance:.0e}",
+            Text("ok", style="green") if check.ok else Text("FAILED", style="bold red"),
+        )
+        for check in diagnosis.checks
+    ]
     verdict = "All checks passed." if diagnosis.ok else "This model's numbers cannot be trusted."
-    return Group(head, Text(), table, Text(), Text(verdict))
+    return Group(head, Text(), table(("check", "error", "allowed", ""), rows), Text(), Text(verdict))
 
 
 def attention_table(
     title: str, rows: Sequence[tuple[str, float]], *, label: str = "head", value: str = "attention"
 ) -> RenderableType:
     """Rows of (name, attention), strongest first, with bars."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(label)
-    table.add_column(value, justify="right")
-    table.add_column("")
-    for name, share in rows:
-        table.add_row(name, f"{share:.3f}", bar(share))
-    return table
-
-
-def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> RenderableType:
-    """A table without lines; the first two columns left, numbers right."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < 2 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    # A table's own title would be folded to the table's width.
-    return Group(Text(title, style="italic"), table) if title else table
+    return table(
+        (label, value, ""), [(name, f"{share:.3f}", bar(share)) for name, share in rows], title=title
+    )

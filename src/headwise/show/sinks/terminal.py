@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headwise.show.kit.terminal import bar, plain_table, quoted
+from headwise.show.kit.terminal import bar, quoted, table
 from headwise.sinks.document import positions
 from headwise.sinks.signals import SIDES
 from headwise.strings import counted
@@ -44,10 +44,9 @@ def _tokens(study: SinkStudy) -> RenderableType:
         if r["sinks"]
     ]
     tokens = ", ".join(f"{quoted(s.token)} {s.prompts}" for s in study.sinks[:8])
-    table = plain_table(
-        ("position", "sinks", "attention received"), rows, "Tokens that receive much from afar"
-    )
-    return Group(table, Text(f"most frequent: {tokens}"))
+    columns = ("position", "sinks", "attention received")
+    found = table(columns, rows, title="Tokens that receive much attention from far away")
+    return Group(found, Text(f"most frequent: {tokens}"))
 
 
 def _layers(study: SinkStudy) -> RenderableType:
@@ -62,7 +61,7 @@ def _layers(study: SinkStudy) -> RenderableType:
              f"L{layer}H{best} {value:.2f} ({low:.2f}–{high:.2f})")
         )  # fmt: skip
     title = f"Attention on sinks by layer; {len(study.parked)} of {study.attention.numel()} heads park there"
-    return plain_table(("layer", "", "mean", "parked", "most (95 %)"), rows, title)
+    return table(("layer", "", "mean", "parked", "most (95 %)"), rows, title=title)
 
 
 def _agreement(study: SinkStudy, top: int) -> RenderableType:
@@ -80,7 +79,7 @@ def _agreement(study: SinkStudy, top: int) -> RenderableType:
         )  # fmt: skip
     columns = ("side", "controlled", "distance", "at other tokens", "written by")
     title = "Signals of a head over prompts: mean cosine distance (median over heads), controlled below 0.5"
-    return plain_table(columns, rows, title)
+    return table(columns, rows, title=title)
 
 
 def _sources(study: SinkStudy) -> RenderableType:
@@ -102,7 +101,7 @@ def _sources(study: SinkStudy) -> RenderableType:
     clusters = "; ".join(
         f"{s.side} side {len(s.clusters)} clusters of {len(s.heads)} heads" for s in study.sharing
     )
-    return Group(plain_table(columns, rows, "Heads by who writes most of their signal"), Text(clusters))
+    return Group(table(columns, rows, title="Heads by who writes most of their signal"), Text(clusters))
 
 
 def _one_by_one(study: SinkStudy) -> RenderableType:
@@ -112,7 +111,7 @@ def _one_by_one(study: SinkStudy) -> RenderableType:
         for r in study.one_by_one
     ]  # fmt: skip
     columns = ("side", "firings", "untouched", "predicted", "edited", "error", "unused", "to the next token")
-    return plain_table(columns, rows, "Attention on the sink without a firing's own signals")
+    return table(columns, rows, title="Attention on the sink without a firing's own signals")
 
 
 def _shared(study: SinkStudy) -> RenderableType:
@@ -122,4 +121,4 @@ def _shared(study: SinkStudy) -> RenderableType:
         for s in study.shared
     ]  # fmt: skip
     columns = ("side", "direction", "heads", "untouched", "removed", "random", "loss", "loss, random")
-    return plain_table(columns, rows, "One direction out of all these heads' reads at once")
+    return table(columns, rows, title="One direction out of all these heads' reads at once")

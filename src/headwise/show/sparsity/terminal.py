@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headwise.show.kit.terminal import plain_table
+from headwise.show.kit.terminal import table
 
 if TYPE_CHECKING:
     from headwise.sparsity.study import SparsityStudy
@@ -18,12 +18,17 @@ def sparsity_table(study: SparsityStudy) -> RenderableType:
     """Heads with sparsity and channels needed, beside the rotation control."""
     rows = [
         (
-            "all" if r.head is None else str(r.head), f"{r.in_answer}/{r.in_circuit}", str(r.cells),
-            _interval(r.sparsity), f"{r.control.mean:.2f}", _interval(r.difference, "+"), f"{r.needed.mean:.1f}",
+            "all" if r.head is None else str(r.head),
+            f"{r.in_answer}/{r.in_circuit}",
+            str(r.cells),
+            _interval(r.sparsity),
+            f"{r.control.mean:.2f}",
+            _interval(r.difference, "+"),
+            f"{r.needed.mean:.1f}",
             f"{r.control_needed.mean:.1f}",
         )
         for r in (*study.heads, study.overall)
-    ]  # fmt: skip
+    ]
     columns = (
         "head",
         "in",
@@ -39,7 +44,7 @@ def sparsity_table(study: SparsityStudy) -> RenderableType:
         Text(f"{study.task} in {study.model}: relative attention over channels", style="bold"),
         Text(f"{study.traced} of {study.prompts} prompts traced; {aside}"),
         Text(),
-        plain_table(columns, rows),
+        table(columns, rows),
         Text(),
         Text(
             "in: prompts in which the head carries the answer / is in the circuit\n"
@@ -50,4 +55,6 @@ def sparsity_table(study: SparsityStudy) -> RenderableType:
 
 
 def _interval(value: Estimate, sign: str = "") -> str:
-    return f"{value.mean:{sign}.2f} ({value.low:{sign}.2f}, {value.high:{sign}.2f})"
+    """A mean with its interval; one prompt has none."""
+    mean = f"{value.mean:{sign}.2f}"
+    return mean if value.clusters < 2 else f"{mean} ({value.low:{sign}.2f} to {value.high:{sign}.2f})"

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from headwise.show.kit.terminal import bar
+from headwise.show.kit.terminal import bar, table
 from headwise.strings import counted
 
 
@@ -18,9 +17,6 @@ def summary_tables(summary: Mapping[str, Any]) -> RenderableType:
     head = Text(
         f"{summary['task']} in {summary['model']}: {counted(summary['n_prompts'], 'prompt')}", style="bold"
     )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column("")
-    table.add_column("", justify="right")
     rows = [
         ("traced to a circuit", summary["n_traced"]),
         ("answered wrong, set aside", summary["n_wrong"]),
@@ -29,23 +25,21 @@ def summary_tables(summary: Mapping[str, Any]) -> RenderableType:
         ("firings in a circuit (median)", _plain(summary["median_firings"])),
         ("edges in a circuit (median)", _plain(summary["median_edges"])),
         ("channels of an edge (median)", _plain(summary["median_signal_rank"])),
-        ("prompts a second", _plain(summary.get("prompts_per_second"))),
+        ("prompts per second", _plain(summary.get("prompts_per_second"))),
     ]
-    for name, value in rows:
-        table.add_row(name, str(value))
-    parts: list[RenderableType] = [head, Text(), table]
+    counts = table(("", ""), [(name, str(value)) for name, value in rows], header=False)
+    parts: list[RenderableType] = [head, Text(), counts]
     if summary["n_wrong"]:
-        wrong = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        wrong.add_column("wording")
-        wrong.add_column("wrong", justify="right")
-        wrong.add_column("of", justify="right")
-        wrong.add_column("")
-        for row in summary["wrong_by_wording"]:
-            share = row["wrong"] / row["prompts"]
-            wrong.add_row(
-                Text(row["wording"] or "(none)"), str(row["wrong"]), str(row["prompts"]), bar(share)
+        wrong = [
+            (
+                row["wording"] or "(none)",
+                str(row["wrong"]),
+                str(row["prompts"]),
+                bar(row["wrong"] / row["prompts"]),
             )
-        parts += [Text(), wrong]
+            for row in summary["wrong_by_wording"]
+        ]
+        parts += [Text(), table(("wording", "wrong", "of", ""), wrong)]
     for failure in summary["failures"]:
         parts += [Text(), Text(f"failed, {counted(failure['prompts'], 'prompt')}: {failure['reason']}")]
     return Group(*parts)

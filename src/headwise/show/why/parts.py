@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headwise.show.kit.terminal import bar, plain_table, quoted
+from headwise.show.kit.terminal import bar, quoted, table
 from headwise.strings import counted
 from headwise.why.sentence import spoken
 
@@ -34,7 +34,7 @@ def what_in_full(why: Explanation, split: ChannelSplit, channels: Channels, top:
                 f"{numbers[2]:+.3f}",
             )
         )
-    table = plain_table(("channel", "", "σ", "logit", "relative logit"), rows)
+    listed = table(("channel", "", "σ", "logit", "relative logit"), rows)
     rest = len(parts) - len(rows)
     lines = [f"… and {counted(rest, 'smaller channel')}"] if rest else []
     lines += [
@@ -45,7 +45,7 @@ def what_in_full(why: Explanation, split: ChannelSplit, channels: Channels, top:
         f"{split.control_channels_needed}",
         f"sparsity {split.sparsity:.3f} (lower is sparser), along rotated directions {split.control_sparsity:.3f}",
     ]
-    return Group(_question(why), Text(), table, *(Text(line) for line in lines))
+    return Group(_question(why), Text(), listed, *(Text(line) for line in lines))
 
 
 def who_in_full(why: Explanation, top: int) -> RenderableType:
@@ -62,13 +62,13 @@ def who_in_full(why: Explanation, top: int) -> RenderableType:
         for one in signals.removed:
             channels = " ".join(map(str, one.signal.channels))
             writer = _writer(why, one.signal.writer)
-            rows.append((writer, "", channels, f"{one.drop:+.4f}", f"{one.attribution:+.4f}"))
+            rows.append((writer, channels, f"{one.drop:+.4f}", f"{one.attribution:+.4f}"))
         title = (
             f"\n{place}: {counted(len(rows), 'signal')}; without "
             f"{'it' if len(rows) == 1 else 'them'} attention {signals.after:.4f}"
         )
-        columns = ("writer", "", "channel", "attention taken", "attribution")
-        parts.append(plain_table(columns, rows[:top], title))
+        columns = ("writer", "channel", "attention taken", "attribution")
+        parts.append(table(columns, rows[:top], title=title))
         if len(rows) > top:
             parts.append(Text(f"… and {len(rows) - top} more"))
     parts.append(Text(f"\nparts sum to the model's own query and key within {why.who.error:.1e}"))

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from headwise.show.kit.terminal import quoted
+from headwise.show.kit.terminal import quoted, table
 from headwise.strings import counted
 from headwise.why.proof import Outcome, Proof
 from headwise.why.sentence import spoken
@@ -76,14 +75,16 @@ def _what(why: Explanation) -> list[RenderableType]:
         features.append((f"unexplained ({what.unexplained_share:.0%})", what.unexplained))
         out += [Text("by named feature:"), _bars(features)]
     if what.rivals:
-        table = _table("strongest rival", "attention", "logit behind", "loses in channels")
-        for rival in what.rivals[:4]:
-            channels = ", ".join(
-                f"{part.channel} ({part.value:+.1f})" for part in rival.channels if part.value > 0
+        rivals = [
+            (
+                f"{quoted(_short(tokens[rival.key]))} ({rival.key})",
+                f"{rival.attention:.3f}",
+                f"{rival.gap:.2f}",
+                ", ".join(f"{part.channel} ({part.value:+.1f})" for part in rival.channels if part.value > 0),
             )
-            name = f"{quoted(_short(tokens[rival.key]))} ({rival.key})"
-            table.add_row(name, f"{rival.attention:.3f}", f"{rival.gap:.2f}", channels)
-        out.append(table)
+            for rival in what.rivals[:4]
+        ]
+        out.append(_table(("strongest rival", "attention", "logit behind", "loses in channels"), rivals))
     return out
 
 
@@ -109,37 +110,35 @@ def _who(why: Explanation) -> list[RenderableType]:
         out.append(_writers(writers, tokens))
     for feature in who.features:
         out.append(Text(f"who wrote feature {feature.name!r} (logit {feature.logit:+.2f}):"))
-        table = _table("side", "writer", "logit")
+        rows = []
         for side in ("query", "key"):
             for writer in [w for w in feature.writers if w.side == side][:TOP_FEATURE_WRITERS]:
                 source = writer.component.source
                 read = f" reading {quoted(_short(tokens[source]))}" if writer.component.kind == "head" else ""
-                table.add_row(side, spoken(writer.component) + read, f"{writer.logit:+.2f}")
-        out.append(table)
+                rows.append((side, spoken(writer.component) + read, f"{writer.logit:+.2f}"))
+        out.append(_table(("side", "writer", "logit"), rows))
     return out
 
 
-def _writers(writers: Sequence[Writer], tokens: Sequence[str]) -> Table:
-    table = _table("writer", "reading", "channels", "share", "")
+def _writers(writers: Sequence[Writer], tokens: Sequence[str]) -> RenderableType:
+    rows = []
     for writer in writers[:TOP_WRITERS]:
         source = writer.component.source
         read = f"{quoted(_short(tokens[source]))} ({source})" if writer.component.kind == "head" else ""
         channels = ", ".join(map(str, writer.channels[:4])) + (", …" if len(writer.channels) > 4 else "")
-        table.add_row(
-            spoken(writer.component), read, channels, f"{writer.share:.0%}", _bar(writer.share, 1.0)
+        rows.append(
+            (spoken(writer.component), read, channels, f"{writer.share:.0%}", _bar(writer.share, 1.0))
         )
     if len(writers) > TOP_WRITERS:
         rest = sum(writer.share for writer in writers[TOP_WRITERS:])
-        table.add_row(f"{len(writers) - TOP_WRITERS} more", "", "", f"{rest:.0%}", "")
-    return table
+        rows.append((f"{len(writers) - TOP_WRITERS} more", "", "", f"{rest:.0%}", ""))
+    return _table(("writer", "reading", "channels", "share", ""), rows)
 
 
 def _proof(why: Explanation) -> list[RenderableType]:
     proof = why.proof
-    table = _table(
-        "", "predicted", "attention", f"p({quoted(_short(why.answer.text))})", "lead", "percentile"
-    )
-    table.add_row("now", "", *_outcome(proof.before), "")
+    columns = ("", "predicted", "attention", f"p({quoted(_short(why.answer.text))})", "lead", "percentile")
+    rows = [("now", "", *_outcome(proof.before), "")]
     names = {
         "query": "without the query's signals",
         "key": "without the key's signals",
@@ -147,20 +146,25 @@ def _proof(why: Explanation) -> list[RenderableType]:
     }
     for test in proof.tests:
         percentile = "" if test.percentile is None else f"{test.percentile:.0f}"
-        table.add_row(names[test.name], f"{test.predicted:.4f}", *_outcome(test.observed), percentile)
+        rows.append((names[test.name], f"{test.predicted:.4f}", *_outcome(test.observed), percentile))
     main = proof.main
     if main is not None and main.spread is not None:
         spread = main.spread
         cells = [f"{m:.3f} ± {s:.3f}" for m, s in (spread.attention, spread.probability)]
         lead = f"{spread.lead[0]:.2f} ± {spread.lead[1]:.2f}"
-        table.add_row(counted(len(main.controls), "random control"), "", *cells, lead, "")
+        rows.append((counted(len(main.controls), "random control"), "", *cells, lead, ""))
     for test in proof.features:
         name = f"{test.name}: " + (
             "removed from the query" if test.kind == "ablation" else "swapped with the rival"
         )
-        table.add_row(name, f"{test.predicted:.4f}", *_outcome(test.observed), f"{test.percentile:.0f}")
+        rows.append((name, f"{test.predicted:.4f}", *_outcome(test.observed), f"{test.percentile:.0f}"))
     holds, words = proof.verdict
-    return [_heading("Proof"), table, Text(words, style="" if holds else "bold red"), *_notes(proof)]
+    return [
+        _heading("Proof"),
+        _table(columns, rows),
+        Text(words, style="" if holds else "bold red"),
+        *_notes(proof),
+    ]
 
 
 def _notes(proof: Proof) -> list[RenderableType]:
@@ -182,31 +186,19 @@ def _heading(text: str) -> Text:
     return Text(f"\n{text}", style="bold underline")
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 2), header_style="dim")
-    numbers = {
-        "attention",
-        "logit behind",
-        "share",
-        "predicted",
-        "lead",
-        "percentile",
-        "logit",
-        "relative logit",
-    }
-    for column in columns:
-        justify = "right" if column in numbers or column.startswith("p(") else "left"
-        table.add_column(column, justify=justify, no_wrap=justify == "right", overflow="fold")
-    return table
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
+    """The parts of an explanation are indented under their headings."""
+    return table(columns, rows, indent=2)
 
 
-def _bars(rows: Sequence[tuple[str, float]]) -> Table:
+def _bars(rows: Sequence[tuple[str, float]]) -> RenderableType:
     """Signed bars around a zero line."""
     largest = max((abs(value) for _, value in rows), default=1.0) or 1.0
-    table = _table("", "relative logit", "")
-    for name, value in rows:
-        table.add_row(name, f"{value:+.2f}", ("-" if value < 0 else " ") + _bar(abs(value), largest))
-    return table
+    cells = [
+        (name, f"{value:+.2f}", ("-" if value < 0 else " ") + _bar(abs(value), largest))
+        for name, value in rows
+    ]
+    return _table(("", "relative logit", ""), cells)
 
 
 def _bar(value: float, largest: float) -> str:
