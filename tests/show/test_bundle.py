@@ -19,7 +19,7 @@ from headwise.show.kit.report import PLOTLY, TRACES, Figure, Report, Section
 
 SHOW = Path(headwise.__file__).parent / "show"
 TOOL = Path(__file__).parents[2] / "tools" / "plotly"
-SHA256 = "e886d9ca4cd8086e195e75c0a18dfa509f9888e91846fc54a5d8ed56deeeb13b"
+SHA256 = "622b02bc89e7737d33d5980bb268cca8d21a8b189e4db1ee51236719a6dccf91"
 KINDS = {
     name.lower()
     for name in dir(go)

@@ -19,7 +19,8 @@ const plotly = path.join(here, 'node_modules/plotly.js');
 const { version } = createRequire(import.meta.url)(path.join(plotly, 'package.json'));
 
 // What an attribute means is for the reference, not for the browser (the official builds leave it out too).
-const described = /^[ \t]*description: (?:\[[\s\S]*?\]\.join\(.*?\)|'(?:[^'\\\n]|\\.)*'),?[ \t]*$/gm;
+const text = /'(?:[^'\\\n]|\\.)*'/.source;
+const described = new RegExp(`^[ \\t]*description: (?:\\[(?:[^'\\]]|${text})*\\]\\.join\\(\\s*${text}\\s*\\)|${text}),?[ \\t]*$`, 'gm');
 const withoutDescriptions = {
   name: 'without-descriptions',
   setup: (work) =>

@@ -11,6 +11,8 @@ from headwise.show.kit.escape import attribute, text
 Cell = str | float | int | bool | None
 LIMIT = 1000
 """Rows that are shown at most; a note counts the others."""
+LONG = 36
+"""Text longer than this is given room before it is broken into lines."""
 FONT = "font:14px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif"
 _INLINE = "padding:2px 18px 2px 0;white-space:pre;font:inherit;text-align:"
 
@@ -79,6 +81,8 @@ def _style(right: bool, bare: bool) -> str:
 
 def _cell(value: Cell, column: Column, style: str) -> str:
     shown = show(value, column.format)
+    if isinstance(value, str) and len(value) > LONG and not style:
+        style = " class=long"
     if not isinstance(value, float):
         # Text from right to left must not reorder what is beside it.
         return (

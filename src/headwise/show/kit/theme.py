@@ -7,6 +7,7 @@ dark report and a notebook.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -55,7 +56,7 @@ def styled(figure: go.Figure, *, height: int = 420, **layout: Any) -> go.Figure:
     return figure
 
 
-def between(values: list[float], low: list[float], high: list[float]) -> dict[str, Any]:
+def between(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> dict[str, Any]:
     """Error bars from the ends of intervals."""
     return {
         "type": "data",
