@@ -16,7 +16,7 @@ from plotly.subplots import make_subplots
 
 from headwise.families.cluster import LEVEL, STABLE, leaf_order
 from headwise.families.compare import OPPOSITE, SAME
-from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
+from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, SEQUENTIAL, between, styled
 from headwise.strings import natural, whole_number
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ CELLS = 400
 """Rows and columns of the heat map at most."""
 MERGES = 80
 """Merges of the dendrogram that are drawn, from the top."""
+NAMED_VALUES = 12
+"""Values of a label that the legend of its strip names; of more than that, each is named under the mouse."""
 NAMED_HEADS = 60
 """Heads whose names fit along an axis."""
 VERDICTS = {
@@ -93,7 +95,7 @@ def heat_map(found: FamilyRun) -> go.Figure:
             z=np.round(100 * cells).astype(np.uint8),
             zmin=round(100 * low),
             zmax=100,
-            colorscale="Viridis",
+            colorscale=SEQUENTIAL,
             reversescale=True,
             colorbar={
                 "title": {"text": "distance"},
@@ -109,20 +111,27 @@ def heat_map(found: FamilyRun) -> go.Figure:
         1,
     )
     at = (np.arange(shown) * n) // shown
-    for row, (name, values) in enumerate(strips.items(), main + 1):
+    lines = [
         _draw_strip(figure, row, name, values[order][at])
+        for row, (name, values) in enumerate(strips.items(), main + 1)
+    ]
+    below = 24 + 20 * max(lines, default=0)
     figure.update_xaxes(showticklabels=False, showgrid=False, ticks="")
     figure.update_yaxes(showgrid=False)
     figure.update_yaxes(showticklabels=False, ticks="", autorange="reversed", row=main, col=1)
     styled(
-        figure, height=760 + 24 * len(strips), showlegend=False, margin={"l": 90, "r": 24, "t": 20, "b": 20}
+        figure,
+        height=740 + 24 * len(strips) + below,
+        margin={"l": 90, "r": 24, "t": 20, "b": below},
+        legend={"orientation": "h", "x": 0, "y": -0.01, "yanchor": "top"},
     )
     figure.update_xaxes(showgrid=False, ticks="", showline=False)
     figure.update_yaxes(showgrid=False)
     return figure
 
 
-def _draw_strip(figure: go.Figure, row: int, name: str, values: np.ndarray) -> None:
+def _draw_strip(figure: go.Figure, row: int, name: str, values: np.ndarray) -> int:
+    """One label of every circuit in colour; the lines that its legend takes."""
     names, codes = np.unique(values, return_inverse=True)
     palette = colours(len(names))
     if name == "family":
@@ -146,6 +155,21 @@ def _draw_strip(figure: go.Figure, row: int, name: str, values: np.ndarray) -> N
         1,
     )
     figure.update_yaxes(tickvals=[0], ticktext=[name], ticks="", row=row, col=1)
+    if len(names) > NAMED_VALUES:
+        return 0
+    for value, colour in zip(names.tolist(), palette, strict=True):
+        # A heat map has no legend of its own; points without a place do.
+        entry = go.Scatter(
+            x=[None],
+            y=[None],
+            mode="markers",
+            marker={"symbol": "square", "size": 11, "color": colour},
+            name=value,
+            legendgroup=name,
+            legendgrouptitle={"text": name},
+        )
+        figure.add_trace(entry, row, 1)
+    return 1 + len(names)
 
 
 def _draw_tree(figure: go.Figure, found: FamilyRun, order: np.ndarray, scale: float) -> None:
@@ -173,7 +197,13 @@ def _draw_tree(figure: go.Figure, found: FamilyRun, order: np.ndarray, scale: fl
         y += [bottoms[0], h, h, bottoms[1], None]
     figure.add_trace(
         go.Scatter(
-            x=x, y=y, mode="lines", line={"width": 1, "color": NEUTRAL}, hoverinfo="skip", name="tree"
+            x=x,
+            y=y,
+            mode="lines",
+            line={"width": 1, "color": NEUTRAL},
+            hoverinfo="skip",
+            name="tree",
+            showlegend=False,
         ),
         1,
         1,
@@ -339,8 +369,8 @@ def causality_bars(found: FamilyRun) -> go.Figure:
     kinds = (
         ("own", "change", PALETTE[1], "in own prompts"),
         ("other", "change", PALETTE[5], "in the other's prompts"),
-        ("own", "control", "rgba(138,143,152,0.85)", "unused channels, own prompts"),
-        ("other", "control", "rgba(138,143,152,0.45)", "unused channels, the other's"),
+        ("own", "control", NEUTRAL, "unused channels, own prompts"),
+        ("other", "control", FAINT, "unused channels, the other's"),
     )
     for where, what, colour, name in kinds:
         effects = [getattr(t, where) for t in tests]
@@ -351,13 +381,7 @@ def causality_bars(found: FamilyRun) -> go.Figure:
             y=value,
             name=name,
             marker={"color": colour},
-            error_y={
-                "type": "data",
-                "array": [getattr(e, ends[1]) - v for e, v in zip(effects, value, strict=True)],
-                "arrayminus": [v - getattr(e, ends[0]) for e, v in zip(effects, value, strict=True)],
-                "thickness": 1.2,
-                "color": NEUTRAL,
-            },
+            error_y=between(value, *([getattr(e, end) for e in effects] for end in ends)),
         )
     return styled(
         figure,

@@ -10,13 +10,14 @@ from headwise.families.compare import FEWEST_PROMPTS, OPPOSITE, SAME
 from headwise.show.families import figures
 from headwise.show.families.circuits import HEAVIEST, side_by_side
 from headwise.show.families.terminal import composition, verdict
-from headwise.show.kit.markdown import literal
+from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
 from headwise.show.kit.table import Cell
 
 if TYPE_CHECKING:
     from headwise.families.result import FamilyRun
 
+PROSE = Prose.read("families/report.md")
 PAIRS = 3
 """Pairs of families with a picture of their own."""
 
@@ -35,12 +36,13 @@ def families_report(found: FamilyRun) -> Report:
             Section("Heads that do the same, something else, the opposite", _heads(found)),
             Section("Are they causal for their own?", _causality(found)),
         ]
-    by = {"signals": "signals", "edges": "edges", "heads": "heads"}[found.settings["distance"]]
     p = document["p_value"]
     return Report(
         f"{document['task']}: families of circuits",
         sections,
-        subtitle=f"Circuits of `{literal(document['model'])}`, compared by {by}. {_verdict(found)}.",
+        subtitle=PROSE(
+            "subtitle", model=document["model"], by=found.settings["distance"], verdict=_verdict(found)
+        ),
         facts={
             "prompts": str(document["n_prompts"]),
             "circuits": str(document["n_traced"]),
@@ -53,31 +55,18 @@ def families_report(found: FamilyRun) -> Report:
 
 
 def _verdict(found: FamilyRun) -> str:
-    said = literal(verdict(found))
+    said = verdict(found)
     return said[:1].upper() + said[1:]
 
 
 def _how_many(found: FamilyRun) -> list[Block]:
-    text = Text(
-        f"Average linkage, cut from the top. A cluster of at least {SMALLEST_SHARE:.0%} of the prompts is a family; "
-        f"prompts of smaller ones (strays) join the nearest. A cut counts if its families come back when 80 % of the "
-        f"prompts are clustered alone (stability, adjusted Rand index, at least {STABLE}) and if its nearest "
-        "two families "
-        f"are further apart than in data that are one family (p ≤ {LEVEL}, all numbers of families allowed "
-        "for). Of those, "
-        "the cut of the best silhouette is taken.\n\n"
-        "**One family** means: circuits of the same sizes, features of the same frequency and with the same "
-        "correlations, "
-        "which vary continuously and have no gap. **Shuffled edges** only keep sizes and frequencies."
-    )
+    rules = Text(PROSE("how many", smallest=SMALLEST_SHARE, stable=STABLE, level=LEVEL))
     if not found.cuts or found.null is None:
-        return [Text(f"{_verdict(found)}."), text]
+        return [rules]
     n = found.null.prompts
-    whole = (
-        "all prompts"
-        if n == len(found.labels)
-        else f"a random sample of {n} prompts, observed and null alike"
-    )
+    every = n == len(found.labels)
+    whole = "all prompts" if every else f"a random sample of {n} prompts, observed and null alike"
+    chosen = any(cut["chosen"] for cut in found.cuts)
     columns = (
         "families",
         "silhouette",
@@ -88,17 +77,21 @@ def _how_many(found: FamilyRun) -> list[Block]:
         "smallest",
         "strays",
     )
-    return [
-        Text(f"{_verdict(found)}."),
-        text,
-        Figure(
-            figures.numbers_of_families(found),
-            f"By number of families; the dashed line is the chosen one. Separation and its null are of {whole}, "
-            f"{len(found.null.null)} null data sets; where their band ends, too few of them can be cut so often, and "
-            "more families are held against its end.",
-            Table(columns, [tuple(c[name] for name in columns) for c in found.cuts]),
-        ),
-    ]
+    caption = PROSE(
+        "how many figure",
+        lines=PROSE("lines chosen" if chosen else "lines none"),
+        whole=whole,
+        draws=len(found.null.null),
+    )
+    table = Table(columns, [tuple(c[name] for name in columns) for c in found.cuts])
+    return [rules, Figure(figures.numbers_of_families(found), caption, table)]
+
+
+KINDS = {
+    "signals": "signals (source, target head, side, channel)",
+    "edges": "edges (source, target head, side)",
+    "heads": "heads",
+}
 
 
 def _distances(found: FamilyRun) -> list[Block]:
@@ -107,35 +100,24 @@ def _distances(found: FamilyRun) -> list[Block]:
     blocks = (
         f" Cells are means over blocks of {n / shown:.1f} × {n / shown:.1f} circuits." if shown < n else ""
     )
-    kinds = {
-        "signals": "(source, target head, side, channel)",
-        "edges": "(source, target head, side)",
-        "heads": "heads",
-    }
-    text = Text(
-        f"Jaccard distance of sets of {kinds[found.settings['distance']]}; token positions, edges from "
-        "embeddings, biases "
-        "and offsets, and edges into the answer are left out. Two empty circuits have distance 0."
-    )
     names = [f.name for f in found.families]
     mean = [
         (
-            names[a],
+            a,
             *(
-                float(found.distances[found.labels == a][:, found.labels == b].mean())
-                for b in range(len(names))
+                float(found.distances[found.labels == i][:, found.labels == j].mean())
+                for j in range(len(names))
             ),
         )
-        for a in range(len(names))
+        for i, a in enumerate(names)
     ]
-    order = (
-        "in the order of the tree"
-        if found.grouped_by is None
-        else f"by {literal(found.grouped_by)}, then as in the tree"
-    )
-    caption = f"{n} circuits {order}, labels below.{blocks} Distances are rounded to 1 %."
-    table = Table(("mean distance", *names), mean)
-    return [text, Figure(figures.heat_map(found), caption, table)]
+    by = found.grouped_by
+    order = "in the order of the tree" if by is None else f"by {by}, then in the order of the tree"
+    caption = PROSE("distances figure", n=n, order=order, blocks=blocks)
+    return [
+        Text(PROSE("distances", kind=KINDS[found.settings["distance"]])),
+        Figure(figures.heat_map(found), caption, Table(("mean distance", *names), mean)),
+    ]
 
 
 def _families(found: FamilyRun) -> list[Block]:
@@ -146,9 +128,7 @@ def _families(found: FamilyRun) -> list[Block]:
     ]  # fmt: skip
     columns = ("family", "prompts", "strays", "representative", "its prompt", "mean signals", "in half", "in a tenth",
                "mean distance", "lead", "top is answer", "made of")  # fmt: skip
-    blocks: list[Block] = [
-        Table(columns, rows, "“in half” and “in a tenth”: signals held by so many circuits of the family.")
-    ]
+    blocks: list[Block] = [Table(columns, rows, PROSE("families table"))]
     if found.telling and found.n_families > 1:
         blocks.append(Figure(figures.compositions(found), "Sizes, and prompts by label."))
     if found.agreements:
@@ -156,22 +136,12 @@ def _families(found: FamilyRun) -> list[Block]:
             (a.label, a.values, a.ami, a.low, a.high, a.p_value, a.silhouette) for a in found.agreements
         ]
         names = ("label", "values", "AMI", "low", "high", "p", "silhouette of the label itself")
-        blocks.append(
-            Table(
-                names,
-                listed,
-                "Agreement of families with labels: adjusted mutual information, 95 % interval from half "
-                "samples, p from permutations.",
-            )
-        )
+        blocks.append(Table(names, listed, PROSE("agreement table")))
     if found.accuracy:
         columns = ("label", "value", "prompts", "wrong", "traced", "accuracy")
         shown = {*found.telling, found.grouped_by}
         listed = [tuple(a[c] for c in columns) for a in found.accuracy if a["label"] in shown]
-        caption = (
-            "Prompts that the model answers wrong have no circuit, so that accuracy is counted by label."
-        )
-        blocks.append(Table(columns, listed, caption))
+        blocks.append(Table(columns, listed, PROSE("accuracy table")))
     return blocks
 
 
@@ -182,13 +152,7 @@ def _pairs(found: FamilyRun) -> list[tuple[int, int]]:
 
 
 def _representatives(found: FamilyRun) -> list[Block]:
-    blocks: list[Block] = [
-        Text(
-            "The representative of a family is its medoid: the circuit of least mean distance to the others. "
-            "Token positions "
-            "and sides are dropped, as in the distance; grey is in both circuits, colour in one of them alone."
-        )
-    ]
+    blocks: list[Block] = [Text(PROSE("representatives"))]
     for a, b in _pairs(found):
         names = [found.families[i] for i in (a, b)]
         caption = f"The {HEAVIEST} heaviest edges of each. " + " ".join(
@@ -200,17 +164,7 @@ def _representatives(found: FamilyRun) -> list[Block]:
 
 def _heads(found: FamilyRun) -> list[Block]:
     blocks: list[Block] = [
-        Text(
-            "All signals into a head on one side are summed and made a unit vector, prompt by prompt. The "
-            "cosine is that of "
-            "the two families' mean vectors, with a 95 % bootstrap interval over prompts inside families. A "
-            "head does **the "
-            f"same** if the interval is above {SAME}, **the opposite** if it is below {OPPOSITE}, **something "
-            "else** if it "
-            f"lies between. At least {FEWEST_PROMPTS} prompts of each family must use the head. Strengths are "
-            "taken after "
-            "RoPE: on the query side the token's position is part of the signal."
-        )
+        Text(PROSE("heads", same=SAME, opposite=OPPOSITE, fewest=FEWEST_PROMPTS)),
     ]
     for a, b in _pairs(found):
         if any((h.first, h.second) == (a, b) for h in found.heads):
@@ -228,13 +182,13 @@ def _heads(found: FamilyRun) -> list[Block]:
     if rows:
         blocks.append(Table(columns, rows[:60], f"The {min(60, len(rows))} least alike of {len(rows)}."))
     else:
-        blocks.append(Text("No head is used by enough prompts of two families."))
+        blocks.append(Text(PROSE("no head")))
     return blocks
 
 
 def _causality(found: FamilyRun) -> list[Block]:
     if not found.causality:
-        return [Text("Not tested: no model was loaded (`--no-causality`).")]
+        return [Text(PROSE("not causal"))]
     names = [f.name for f in found.families]
     rows: list[tuple[Cell, ...]] = []
     for t in found.causality:
@@ -247,15 +201,7 @@ def _causality(found: FamilyRun) -> list[Block]:
     columns = ("signals of", "not of", "signals", "measured in", "prompts", "lead", "change", "low", "high", "control",
                "flips", "control flips", "size to control", "own − other", "low", "high")  # fmt: skip
     blocks: list[Block] = [
-        Text(
-            f"Signals that at least {OWN_SHARE:.0%} of one family's circuits hold and at most "
-            f"{OTHER_SHARE:.0%} of the "
-            "other's are taken out at every token, in prompts of both families, in really edited passes. "
-            "Control: as many "
-            f"signals of the same components into the same heads along unused channels ({CONTROLS} draws). "
-            "“size to control” "
-            "says how much longer the removed vectors are than those of the controls."
-        )
+        Text(PROSE("causality", own=OWN_SHARE, other=OTHER_SHARE, controls=CONTROLS)),
     ]
     if rows:
         blocks.append(
@@ -263,8 +209,6 @@ def _causality(found: FamilyRun) -> list[Block]:
         )
     none = [t for t in found.causality if t.own is None]
     if none:
-        said = "; ".join(
-            f"{literal(names[t.exclusive_to])} against {literal(names[t.against])}" for t in none
-        )
-        blocks.append(Text(f"No exclusive signals: {said}."))
+        pairs = "; ".join(f"{names[t.exclusive_to]} against {names[t.against]}" for t in none)
+        blocks.append(Text(PROSE("nothing exclusive", pairs=pairs)))
     return blocks

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from headwise.show.kit.theme import NEUTRAL, PALETTE, SEQUENTIAL, styled
+from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, SEQUENTIAL, VEIL, between, styled
 from headwise.sinks.clusters import writers_of
 from headwise.sinks.document import positions
 from headwise.sinks.signals import CONTROLLED, SIDES
@@ -16,7 +16,8 @@ from headwise.types import Side
 if TYPE_CHECKING:
     from headwise.sinks.study import SinkStudy
 
-GRID = "rgba(128,128,128,0.22)"
+NAMED = 48
+"""Heads whose names fit along both sides of a matrix."""
 DASHED = {"dash": "dash", "color": NEUTRAL, "width": 1}
 
 
@@ -98,7 +99,7 @@ def received(study: SinkStudy, last: int = 24) -> go.Figure:
 
 
 def agreement_by_layer(study: SinkStudy) -> go.Figure:
-    """Mean cosine distance of each head's signals, at sinks and elsewhere, a panel a side."""
+    """Mean cosine distance of each head's signals, at sinks and elsewhere, one panel per side."""
     figure = make_subplots(1, 2, subplot_titles=[f"{side} side" for side in SIDES], shared_yaxes=True,
                            horizontal_spacing=0.04)  # fmt: skip
     for column, side in enumerate(SIDES, 1):
@@ -148,7 +149,7 @@ def writers_by_layer(study: SinkStudy, side: Side, top: int = 6) -> go.Figure:
         shares["others"].append(1 - sum(found.get(name, 0.0) for name in names))
     figure = go.Figure()
     for i, (name, values) in enumerate(shares.items()):
-        colour = "rgba(138,143,152,0.45)" if name == "others" else PALETTE[i % len(PALETTE)]
+        colour = FAINT if name == "others" else PALETTE[i % len(PALETTE)]
         figure.add_bar(x=layers, y=values, name=name, marker={"color": colour, "line": {"width": 0}})
     return styled(
         figure,
@@ -164,17 +165,54 @@ def writers_by_layer(study: SinkStudy, side: Side, top: int = 6) -> go.Figure:
 def distances(study: SinkStudy, side: Side) -> go.Figure:
     """Cosine distance between the mean signals of every two controlled heads, in the stream."""
     sharing = next(s for s in study.sharing if s.side == side)
-    names = [str(head) for head in sharing.heads]
+    order = sorted(range(len(sharing.heads)), key=lambda i: sharing.heads[i])
+    heads = [sharing.heads[i] for i in order]
+    names = [str(head) for head in heads]
     figure = go.Figure(
         go.Heatmap(
-            z=sharing.distances.float().round(decimals=3).tolist(), x=names, y=names, zmin=0, zmax=1,
-            colorscale=SEQUENTIAL, reversescale=True, colorbar={"title": "distance", "thickness": 12},
-            hovertemplate="%{y} – %{x}: %{z:.2f}<extra></extra>",
+            # Whole per cents in one byte each: a matrix of hundreds of heads stays small.
+            z=(100 * sharing.distances[order][:, order]).clamp(0, 200).round().byte().numpy(),
+            x=names,
+            y=names,
+            zmin=0,
+            zmax=100,
+            colorscale=SEQUENTIAL,
+            reversescale=True,
+            colorbar={"title": "distance", "ticksuffix": " %", "thickness": 12},
+            hovertemplate="%{y} – %{x}: %{z} %<extra></extra>",
         )
-    )  # fmt: skip
-    axis = {"showgrid": False, "constrain": "domain", "nticks": 16, "tickfont": {"size": 10}}
-    return styled(figure, height=520, xaxis=axis, yaxis={**axis, "autorange": "reversed", "scaleanchor": "x"},
-                  margin={"l": 60, "r": 24, "t": 16, "b": 60})  # fmt: skip
+    )
+    axis: dict[str, Any] = {"showgrid": False, "constrain": "domain", "tickfont": {"size": 11}, "ticks": ""}
+    starts = [i for i, head in enumerate(heads) if i == 0 or head.layer != heads[i - 1].layer]
+    for start in starts[1:]:
+        for edge in ("x", "y"):
+            _between_layers(figure, edge, start - 0.5)
+    if len(heads) > NAMED:
+        # Names of single heads would overlap: a layer's block carries its name.
+        ends = [*starts[1:], len(heads)]
+        wide = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a >= len(heads) / 45]
+        axis |= {
+            "tickvals": [(a + b - 1) // 2 for a, b in wide],
+            "ticktext": [f"L{heads[a].layer}" for a, _ in wide],
+        }
+    else:
+        axis |= {"tickvals": list(range(len(heads))), "ticktext": names}
+    return styled(
+        figure,
+        height=min(820, max(360, 170 + 16 * len(heads))),
+        xaxis={**axis, "tickangle": -90},
+        yaxis={**axis, "autorange": "reversed", "scaleanchor": "x"},
+        margin={"l": 60, "r": 24, "t": 16, "b": 60},
+    )
+
+
+def _between_layers(figure: go.Figure, edge: str, at: float) -> None:
+    other = "y" if edge == "x" else "x"
+    figure.add_shape(
+        type="line",
+        **{f"{edge}0": at, f"{edge}1": at, f"{other}0": 0, f"{other}1": 1, f"{other}ref": f"{other} domain"},
+        line={"color": VEIL, "width": 0.7},
+    )
 
 
 def removal_bars(study: SinkStudy) -> go.Figure:
@@ -182,13 +220,13 @@ def removal_bars(study: SinkStudy) -> go.Figure:
     records = study.one_by_one
     names = (("attention", "untouched"), ("predicted", "signals removed, predicted"),
              ("edited", "signals removed, edited pass"), ("control", "unused channels removed"))  # fmt: skip
-    colours = (PALETTE[0], PALETTE[5], PALETTE[1], "rgba(138,143,152,0.6)")
+    colours = (PALETTE[0], PALETTE[5], PALETTE[1], FAINT)
     figure = go.Figure()
     for (key, label), colour in zip(names, colours, strict=True):
         figure.add_bar(
             x=[f"{r['side']} side" for r in records],
             y=[r[key] for r in records],
-            error_y=_error([r[key] for r in records], [r[f"{key}_ci"] for r in records]),
+            error_y=between([r[key] for r in records], *zip(*(r[f"{key}_ci"] for r in records), strict=True)),
             name=label,
             marker={"color": colour},
         )
@@ -209,15 +247,14 @@ def shared_bars(study: SinkStudy) -> go.Figure:
                            horizontal_spacing=0.1)  # fmt: skip
     removed = [s.removed for s in study.shared]
     change = [s.loss_change for s in study.shared]
-    limits = [(s.removed_low, s.removed_high) for s in study.shared]
-    loss_limits = [(s.loss_low, s.loss_high) for s in study.shared]
-    grey = "rgba(138,143,152,0.6)"
+    ends = [s.removed_low for s in study.shared], [s.removed_high for s in study.shared]
+    loss_ends = [s.loss_low for s in study.shared], [s.loss_high for s in study.shared]
     bars = (
         (1, "untouched", PALETTE[0], [s.attention for s in study.shared], None),
-        (1, "direction removed", PALETTE[1], removed, _error(removed, limits)),
-        (1, "random direction", grey, [s.control for s in study.shared], None),
-        (2, "direction removed", PALETTE[1], change, _error(change, loss_limits)),
-        (2, "random direction", grey, [s.control_loss_change for s in study.shared], None),
+        (1, "direction removed", PALETTE[1], removed, between(removed, *ends)),
+        (1, "random direction", FAINT, [s.control for s in study.shared], None),
+        (2, "direction removed", PALETTE[1], change, between(change, *loss_ends)),
+        (2, "random direction", FAINT, [s.control_loss_change for s in study.shared], None),
     )  # fmt: skip
     for column, name, colour, values, error in bars:
         figure.add_bar(x=labels, y=values, error_y=error, name=name, legendgroup=name, showlegend=column == 1,
@@ -228,13 +265,3 @@ def shared_bars(study: SinkStudy) -> go.Figure:
     figure.update_xaxes(showgrid=False, tickfont={"size": 11})
     figure.update_yaxes(rangemode="tozero")
     return figure
-
-
-def _error(values: list[float], limits: Any) -> dict[str, Any]:
-    return {
-        "type": "data",
-        "array": [high - value for value, (_, high) in zip(values, limits, strict=True)],
-        "arrayminus": [value - low for value, (low, _) in zip(values, limits, strict=True)],
-        "thickness": 1.2,
-        "color": NEUTRAL,
-    }

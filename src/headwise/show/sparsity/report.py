@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from headwise.show.kit.markdown import literal
+from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Figure, Report, Section, Table, Text
-from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
+from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, between, styled
 
 if TYPE_CHECKING:
-    from headwise.sparsity.study import HeadSparsity, SparsityStudy
+    from headwise.sparsity.study import HeadSparsity, SparsityStudy, Value
+
+PROSE = Prose.read("sparsity/report.md")
 
 
 def head_dots(study: SparsityStudy) -> go.Figure:
@@ -30,19 +32,28 @@ def head_dots(study: SparsityStudy) -> go.Figure:
             (singular, "singular channels", PALETTE[0], "circle"),
         ):
             values = [getattr(row, attribute) for row in rows]
+            means = [v.mean for v in values]
+            ends = [
+                (v.low, v.high) if r.in_circuit > 1 else (v.mean, v.mean)
+                for v, r in zip(values, rows, strict=True)
+            ]
+            colours = [colour if row.in_circuit > 1 else FAINT for row in rows]
             figure.add_scatter(
-                x=[v.mean for v in values],
+                x=means,
                 y=names,
                 error_x={
-                    "type": "data",
-                    "array": [v.high - v.mean for v in values],
-                    "arrayminus": [v.mean - v.low for v in values],
+                    **between(means, *zip(*ends, strict=True)),
                     "thickness": 1.4,
                     "width": 3,
                     "color": colour,
                 },
                 mode="markers",
-                marker={"size": 9, "color": colour, "symbol": symbol, "line": {"width": 2, "color": colour}},
+                marker={
+                    "size": 9,
+                    "color": colours,
+                    "symbol": symbol,
+                    "line": {"width": 2, "color": colours},
+                },
                 name=name,
                 legendgroup=name,
                 showlegend=column == 1,
@@ -77,57 +88,69 @@ def rebuild_curve(study: SparsityStudy) -> go.Figure:
     )
 
 
+def _ends(row: HeadSparsity, value: Value) -> tuple[float | None, float | None]:
+    """The ends of an interval; one prompt has none."""
+    return (value.low, value.high) if row.in_circuit > 1 else (None, None)
+
+
 def name_of(row: HeadSparsity) -> str:
     return "all of them" if row.head is None else str(row.head)
 
 
 def sparsity_report(study: SparsityStudy) -> Report:
     """Heads, sparsity beside the rotation, and the running sum."""
-    columns = ("head", "carries answer", "in circuits", "cells", "sparsity", "low", "high", "rotated",
-               "difference", "diff. low", "diff. high", "needed", "rotated")  # fmt: skip
+    columns = (
+        "head",
+        "carries answer",
+        "in circuits",
+        "cells",
+        "sparsity",
+        "low",
+        "high",
+        "rotated",
+        "difference",
+        "diff. low",
+        "diff. high",
+        "needed",
+        "needed, rotated",
+    )
     rows = [
         (
-            name_of(r), r.in_answer, r.in_circuit, r.cells, r.sparsity.mean, r.sparsity.low,
-            r.sparsity.high, r.control.mean, r.difference.mean, r.difference.low, r.difference.high, r.needed.mean,
+            name_of(r),
+            r.in_answer,
+            r.in_circuit,
+            r.cells,
+            r.sparsity.mean,
+            *_ends(r, r.sparsity),
+            r.control.mean,
+            r.difference.mean,
+            *_ends(r, r.difference),
+            r.needed.mean,
             r.control_needed.mean,
         )
         for r in (*study.heads, study.overall)
-    ]  # fmt: skip
+    ]
     o = study.overall
+    about = PROSE("heads", rotations=study.settings["rotations"])
+    accuracy = PROSE("error", error=study.error, rotation_error=study.rotation_error)
     return Report(
         f"{study.task}: how few channels carry the attention?",
         [
             Section(
                 "Heads",
                 [
-                    Text(
-                        "Relative attention (a cell's logit less the mean of the other visible logits) of "
-                        "every cell that the prompts' circuits use, split over the channels of its head. "
-                        "Sparsity is (mean |v|)² ÷ mean v² over channels. The control turns the channels by "
-                        f"random orthogonal matrices, which keeps every logit ({study.settings['rotations']} "
-                        "rotations, averaged). Intervals are 95 % over prompts."
-                    ),
-                    Figure(head_dots(study), "Every head beside its rotation control."),
-                    Table(
-                        columns,
-                        rows,
-                        caption="Differences are paired by prompt: below 0 is sparser than rotated.",
-                    ),
+                    Text(about),
+                    Figure(head_dots(study), PROSE("heads figure")),
+                    Table(columns, rows, PROSE("heads table")),
                 ],
             ),
             Section(
-                "How many channels",
-                [
-                    Figure(rebuild_curve(study), "What the largest channels leave out; dashed: 10 %."),
-                    Text(
-                        f"The sums over channels equal the model's own relative logits to {study.error:.1e}, "
-                        f"the rotated ones to {study.rotation_error:.1e}."
-                    ),
-                ],
+                "How many channels", [Figure(rebuild_curve(study), PROSE("curve figure")), Text(accuracy)]
             ),
         ],
-        subtitle=f"`{literal(study.model)}`, {study.traced} traced prompts ({study.wrong} set aside because the "
-        f"model prefers the wrong answer, {study.empty} without a circuit).",
+        subtitle=PROSE(
+            "subtitle", model=study.model, traced=study.traced, wrong=study.wrong, empty=study.empty
+        ),
         facts={
             "cells": str(o.cells),
             "sparsity": f"{o.sparsity.mean:.3f} (rotated {o.control.mean:.3f})",
