@@ -8,12 +8,16 @@ import plotly.graph_objects as go
 import torch
 from plotly.subplots import make_subplots
 
+from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Figure, Report, Section, Table, Text
-from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
+from headwise.show.kit.theme import AT_RIGHT, DIVERGING, NEUTRAL, PALETTE, SEQUENTIAL, styled
 from headwise.toy.alignment import AlignmentRun, sweep_field
 from headwise.toy.alignment_study import by_value, study_variant, summarise
 
 Record = dict[str, Any]
+PROSE = Prose.read("toy/alignment.md")
+ALIGNED = 0.95
+"""A pair lies along a singular pair if both cosines are at least this."""
 
 
 def cosine_maps(run: AlignmentRun, variant: int = 0, limit: int = 40) -> go.Figure:
@@ -35,7 +39,7 @@ def cosine_maps(run: AlignmentRun, variant: int = 0, limit: int = 40) -> go.Figu
                 y=[f"w{i}" for i in range(cosines.shape[0])],
                 zmin=0,
                 zmax=1,
-                colorscale="Viridis",
+                colorscale=SEQUENTIAL,
                 showscale=column == 2,
                 colorbar={"title": "|cos|", "thickness": 12},
             ),
@@ -48,7 +52,7 @@ def cosine_maps(run: AlignmentRun, variant: int = 0, limit: int = 40) -> go.Figu
 
 
 def spectrum(records: list[Record], limit: int = 30) -> go.Figure:
-    """Singular values of Ω, one line a seed."""
+    """Singular values of Ω, one line per seed."""
     figure = go.Figure()
     for r in records:
         values = r["spectrum"][:limit]
@@ -70,7 +74,7 @@ def gram(run: AlignmentRun, variant: int = 0) -> go.Figure:
             zmin=-1,
             zmax=1,
             zmid=0,
-            colorscale="RdBu",
+            colorscale=DIVERGING,
             colorbar={"title": "cos", "thickness": 12},
         )
     )
@@ -111,7 +115,7 @@ def course(run: AlignmentRun, variant: int = 0) -> go.Figure:
     figure.update_yaxes(title="logit of the pair", row=3, col=1)
     figure.update_yaxes(title="loss", type="log", row=4, col=1)
     figure.update_xaxes(title="step", row=4, col=1)
-    legend = {"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top", "font": {"size": 10}}
+    legend = {**AT_RIGHT, "font": {"size": 10}}
     return styled(figure, height=820, legend=legend, margin={"l": 60, "r": 170, "t": 30, "b": 50})
 
 
@@ -201,12 +205,6 @@ def sweep_figure(records: list[Record], name: str) -> go.Figure:
     return styled(figure, height=360)
 
 
-_COURSE = (
-    "Seed 0: |cos| of every pair with its best channel; how far Ωw_j points along w_i and Ωᵀw_i along w_j, which does"
-    " not depend on how pairs of equal singular value are told apart; the logit of the pair; the loss."
-)
-
-
 def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> Report:
     """The page of one case or sweep."""
     records = [study_variant(run, v) for v in range(len(run.setups))]
@@ -216,7 +214,7 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
         values = by_value(records, sweep_field(sweep))
         columns = tuple(k.replace("_", " ") for k in values[0])
         rows = [tuple("–" if x is None else x for x in v.values()) for v in values]
-        note = f"One batched training; seeds a value: {values[0]['seeds']}."
+        note = PROSE("sweep figure", seeds=values[0]["seeds"])
         sections.append(
             Section(
                 f"Sweep over {sweep}",
@@ -229,22 +227,17 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
             Section(
                 "Features and singular vectors",
                 [
-                    Figure(
-                        cosine_maps(run),
-                        "Seed 0: |cos| between feature directions and singular vectors of Ω.",
-                    ),
-                    Figure(spectrum(seeds), "Spectrum of Ω."),
+                    Figure(cosine_maps(run), PROSE("maps figure")),
+                    Figure(spectrum(seeds), PROSE("spectrum figure")),
                 ],
             ),
-            Section("Geometry", [Figure(gram(run), "Seed 0: cosines between feature directions.")]),
+            Section("Geometry", [Figure(gram(run), PROSE("gram figure"))]),
         ]
         if run.setups[0].targets:
             if len(run.setups[0].targets) == 1:
-                plane = Figure(
-                    attended_plane(run), "Seed 0: features projected into the attended pair's plane."
-                )
+                plane = Figure(attended_plane(run), PROSE("plane figure"))
                 sections[-1] = Section("Geometry", [*sections[-1].blocks, plane])
-            sections.append(Section("Over training", [Figure(course(run), _COURSE)]))
+            sections.append(Section("Over training", [Figure(course(run), PROSE("course figure"))]))
     if records[0]["pairs"]:
         rows = [
             (
@@ -273,12 +266,38 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
             "relation",
         )
         sections.append(Section("Pairs", [Table(columns, rows)]))
-    facts = {k.replace("_", " "): f"{v:.3f}" for k, v in summary.items() if isinstance(v, float)}
-    text = {
-        "none": "No head: nothing gives the features preferred directions.",
-        "pair": "A head that must attend where r holds w0 and s holds w1.",
-        "pairs": "Twenty pairs with falling target logits.",
-    }[case]
     if sections:
-        sections[0] = Section(sections[0].title, [Text(text), *sections[0].blocks])
-    return Report("Do singular vectors align with features?", sections, f"Case: {case}.", facts)
+        sections[0] = Section(sections[0].title, [Text(PROSE(case)), *sections[0].blocks])
+    title = "Do singular vectors align with features?"
+    return Report(title, sections, f"{answer(summary, records)}\n\nCase: {case}.", _facts(summary))
+
+
+def answer(summary: Record, records: list[Record]) -> str:
+    """Whether singular vectors align with features, in a line."""
+    n = sum(len(r["pairs"]) for r in records)
+    if not n:
+        return PROSE("nothing attended", largest=summary["largest_cosine_any_feature"])
+    share = summary["share_above_0.95"]
+    said = "yes" if share == 1 else "mostly" if share >= 0.5 else "no"
+    return PROSE(
+        said,
+        n=n,
+        share=share,
+        level=ALIGNED,
+        smallest=summary["smallest_cosine"],
+        mean=summary["mean_cosine"],
+    )
+
+
+FACTS = {
+    "smallest_cosine": "smallest |cos| of a pair",
+    "share_above_0.95": "pairs with |cos| ≥ 0.95",
+    "closed_form_cosine": "|cos| with the closed form",
+    "others_inside": "other features in the pair's plane",
+    "others_inside_by_chance": "the same by chance",
+}
+"""The few numbers at the top; the run's JSON has all of them."""
+
+
+def _facts(summary: Record) -> dict[str, str]:
+    return {name: f"{summary[key]:.3f}" for key, name in FACTS.items() if isinstance(summary.get(key), float)}

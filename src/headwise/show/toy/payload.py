@@ -104,9 +104,10 @@ def rank_grid(records: Sequence[Record]) -> go.Figure:
     figure.update_xaxes(range=[ends[0] - 0.05, ends[1] + 0.05])
     return styled(
         figure,
-        height=460,
-        legend={"orientation": "h", "y": -0.3, "x": 0},
-        margin={"l": 60, "r": 24, "t": 40, "b": 60},
+        height=500,
+        # Above the panels' titles: below them it would lie over the axes' titles.
+        legend={"y": 1.1},
+        margin={"l": 60, "r": 24, "t": 96, "b": 60},
     )
 
 
@@ -160,7 +161,7 @@ def spectra(record: Record) -> go.Figure:
         _mark(figure, "x", record[f"r{j + 1}"] + 0.5, PALETTE[1], "dash", 1, j + 1)
     figure.update_yaxes(type="log", exponentformat="power", dtick=1)
     figure.update_xaxes(title="index", dtick=2 if record["d_head"] > 8 else 1)
-    return styled(figure, height=380, legend={"orientation": "h", "y": -0.3, "x": 0})
+    return styled(figure, height=400, legend={"y": 1.12}, margin={"l": 60, "r": 24, "t": 84, "b": 56})
 
 
 def interventions(records: Sequence[Record]) -> go.Figure:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from headwise.show.kit.report import Figure, Report, Section, Table, Text
+from headwise.show.kit.markdown import Prose
+from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
 from headwise.show.toy import payload as draw
 from headwise.toy.payload import PRESETS
 from headwise.toy.payload_run import PayloadRun
 from headwise.toy.payload_study import CellStudy, latent_cloud
+
+PROSE = Prose.read("toy/payload.md")
 
 
 def typical_cells(run: PayloadRun, count: int) -> list[int]:
@@ -22,83 +25,39 @@ def typical_cells(run: PayloadRun, count: int) -> list[int]:
 def payload_report(run: PayloadRun) -> Report:
     """Figures 2–5 and 11–15 of the paper for whatever was run, with tables."""
     setup, records, summary = run.setup, run.records, run.summary()
-    grid = len(records) > 1 and setup.latent_count == 2
-    sections = []
-    if grid:
-        sections.append(
-            Section(
-                "Ranks",
-                [
-                    Text(
-                        "Every square is one trained head; its lower left triangle is z1, its upper "
-                        "right one z2, and the number is the recovered rank. An untrained head has the right "
-                        "99 % rank for small latents: a right rank alone shows nothing about training."
-                    ),
-                    Figure(draw.rank_grid(records), "Recovered ranks (Figures 2 and 11).", _rank_table(run)),
-                ],
-            )
-        )
     shown = typical_cells(run, 6)
     spectrum = _most_hidden(run.studies)
-    sections += [
+    maps = [(run.studies[i].interactions, run.studies[i].ranks) for i in shown]
+    sections = [
         Section(
             "Singular values",
             [
-                Text(f"Cell {spectrum.ranks}: what the 99 % rule counts, and what rises above the null."),
-                Figure(
-                    draw.spectra(spectrum.record),
-                    "Singular values of ΔC against the null; dashed: the true rank.",
-                ),
+                Text(PROSE("spectrum", ranks=str(spectrum.ranks))),
+                Figure(draw.spectra(spectrum.record), PROSE("spectrum figure")),
             ],
         ),
         Section(
             "Swaps",
             [
-                Text(
-                    "Attention on the original and the target token after exchanging their keys' coordinates "
-                    "inside each subspace; whiskers span the random draws."
-                ),
+                Text(PROSE("swaps")),
                 Figure(
-                    draw.interventions([records[i] for i in shown]),
-                    "Causal interventions (Figures 4, 14, 15).",
-                    _swap_table(run),
+                    draw.interventions([records[i] for i in shown]), PROSE("swaps figure"), _swap_table(run)
                 ),
             ],
         ),
         Section(
             "Interactions",
             [
-                Text("q·k = z_qᵀ G z_k. Where the latents fit, G is diagonal; elsewhere latents interfere."),
-                Figure(
-                    draw.interaction_maps(
-                        [(run.studies[i].interactions, run.studies[i].ranks) for i in shown]
-                    ),
-                    "Interactions G of latents in QK space (Figures 5 and 13), scaled by the largest entry.",
-                    _energy_table(run),
-                ),
+                Text(PROSE("interactions")),
+                Figure(draw.interaction_maps(maps), PROSE("interactions figure"), _energy_table(run)),
             ],
         ),
+        Section("Inside one subspace", [_cloud(run)]),
+        Section("Training", _training(run)),
     ]
-    cell = next((i for i, ranks in enumerate(setup.cells) if ranks[0] == 3), 0)
-    cloud = latent_cloud(run.trained, run.studies[cell], cell, 0)
-    figure = draw.cloud(
-        cloud.points, cloud.is_key, cloud.value, cloud.explained, discrete=setup.latents == "discrete"
-    )
-    names = [" + ".join(map(str, ranks)) for ranks in setup.cells]
-    sections += [
-        Section(
-            "Inside one subspace", [Figure(figure, f"z1 of the cell {setup.cells[cell]} (Figures 3 and 12).")]
-        ),
-        Section(
-            "Training",
-            [
-                Figure(
-                    draw.training_curves(run.trained.history, names), "Validation accuracy of every cell."
-                ),
-                Figure(draw.accuracy_grid(records), "Accuracy against what duplicate latents allow."),
-            ],
-        ),
-    ]
+    if len(records) > 1 and setup.latent_count == 2:
+        ranks = Figure(draw.rank_grid(records), PROSE("ranks figure"), _rank_table(run))
+        sections.insert(0, Section("Ranks", [Text(PROSE("ranks")), ranks]))
     exact = summary["exact_rank99_fit"]
     facts = {
         "cells": str(summary["cells"]),
@@ -106,9 +65,33 @@ def payload_report(run: PayloadRun) -> Report:
         "mean accuracy": f"{summary['mean_accuracy']:.3f}",
         "largest ΔC error against closed form": f"{summary['largest_closed_form_error']:.3f}",
     }
-    about = f"d_head {setup.d_head}, {setup.latents} latents, seed {setup.seed}, preset {setup.preset}"
-    about += f" ({PRESETS[setup.preset]})."
+    about = PROSE(
+        "about",
+        d_head=setup.d_head,
+        latents=setup.latents,
+        seed=setup.seed,
+        preset=setup.preset,
+        meaning=PRESETS[setup.preset],
+    )
     return Report("Payload retrieval", sections, about, facts)
+
+
+def _cloud(run: PayloadRun) -> Figure:
+    cells = run.setup.cells
+    cell = next((i for i, ranks in enumerate(cells) if ranks[0] == 3), 0)
+    found = latent_cloud(run.trained, run.studies[cell], cell, 0)
+    discrete = run.setup.latents == "discrete"
+    figure = draw.cloud(found.points, found.is_key, found.value, found.explained, discrete=discrete)
+    return Figure(figure, PROSE("cloud figure", ranks=str(cells[cell])))
+
+
+def _training(run: PayloadRun) -> list[Block]:
+    names = [" + ".join(map(str, ranks)) for ranks in run.setup.cells]
+    curves = Figure(draw.training_curves(run.trained.history, names), PROSE("training figure"))
+    if len(run.records) == 1:
+        one = run.records[0]
+        return [Text(PROSE("accuracy of one", accuracy=one["accuracy"], ceiling=one["ceiling"])), curves]
+    return [curves, Figure(draw.accuracy_grid(run.records), PROSE("accuracy figure"))]
 
 
 def _most_hidden(studies: list[CellStudy]) -> CellStudy:
