@@ -12,7 +12,8 @@ from headwise.show.kit.report import Figure, Report, Section, Table, Text
 from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, between, styled
 
 if TYPE_CHECKING:
-    from headwise.sparsity.study import HeadSparsity, SparsityStudy, Value
+    from headwise.sparsity.study import HeadSparsity, SparsityStudy
+    from headwise.types import Estimate
 
 PROSE = Prose.read("sparsity/report.md")
 
@@ -33,11 +34,8 @@ def head_dots(study: SparsityStudy) -> go.Figure:
         ):
             values = [getattr(row, attribute) for row in rows]
             means = [v.mean for v in values]
-            ends = [
-                (v.low, v.high) if r.in_circuit > 1 else (v.mean, v.mean)
-                for v, r in zip(values, rows, strict=True)
-            ]
-            colours = [colour if row.in_circuit > 1 else FAINT for row in rows]
+            ends = [(v.low, v.high) if v.clusters > 1 else (v.mean, v.mean) for v in values]
+            colours = [colour if v.clusters > 1 else FAINT for v in values]
             figure.add_scatter(
                 x=means,
                 y=names,
@@ -88,9 +86,9 @@ def rebuild_curve(study: SparsityStudy) -> go.Figure:
     )
 
 
-def _ends(row: HeadSparsity, value: Value) -> tuple[float | None, float | None]:
+def _ends(value: Estimate) -> tuple[float | None, float | None]:
     """The ends of an interval; one prompt has none."""
-    return (value.low, value.high) if row.in_circuit > 1 else (None, None)
+    return (value.low, value.high) if value.clusters > 1 else (None, None)
 
 
 def name_of(row: HeadSparsity) -> str:
@@ -121,10 +119,10 @@ def sparsity_report(study: SparsityStudy) -> Report:
             r.in_circuit,
             r.cells,
             r.sparsity.mean,
-            *_ends(r, r.sparsity),
+            *_ends(r.sparsity),
             r.control.mean,
             r.difference.mean,
-            *_ends(r, r.difference),
+            *_ends(r.difference),
             r.needed.mean,
             r.control_needed.mean,
         )
