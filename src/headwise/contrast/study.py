@@ -39,9 +39,10 @@ from headwise.errors import HeadwiseError
 from headwise.progress import Begin, Progress, Tick, stages
 from headwise.randomness import keyed
 from headwise.scale.disk import disk_trouble_told, refuse_small_disk
+from headwise.scale.engines import ThisProcess
 from headwise.scale.folder import RunFolder, package_versions
 from headwise.scale.manifest import ModelShape
-from headwise.scale.tensors import from_bytes, to_bytes
+from headwise.scale.mapping import TensorJob, map_chunks
 from headwise.scale.work import cut
 from headwise.tasks.labelled.design import design_warnings
 from headwise.tasks.labelled.make import make_task
@@ -128,7 +129,7 @@ def find_features(
     }
     begin = stages(progress)
     if out is None:
-        result = _Study(model, made, asked, _Shards(None, begin)).run(named, config)
+        result = _Study(model, made, asked, _Shards(model, None, begin)).run(named, config)
         return replace(result, seconds=time.perf_counter() - began)
     path = Path(out)
     versions = package_versions("headwise", "transformers", "safetensors", "numpy")
@@ -136,7 +137,7 @@ def find_features(
     if not folder.finished:
         refuse_small_disk(path, _needed_bytes(model, made, len(named) if named else MOST, draws))
         with folder:
-            shards = _Shards(folder, begin)
+            shards = _Shards(model, folder, begin)
             with disk_trouble_told(path, shards.kept):
                 if not folder.finished:
                     _Study(model, made, asked, shards).run(named, config).write(folder)
@@ -148,7 +149,7 @@ def scan_heads(
     model: Model, task: Task, *, seed: int = 0, progress: Progress | None = None
 ) -> list[HeadScore]:
     """Every head of the model ranked on the task's scanning prompts."""
-    return _scan(model, task, _Shards(None, stages(progress)), seed)
+    return _scan(model, task, _Shards(model, None, stages(progress)), seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,29 +177,20 @@ def _needed_bytes(model: Model, task: Task, heads: int, draws: int) -> int:
 class _Shards:
     """Goes through a stage's prompts shard by shard; keeps each in the folder, if there is one."""
 
-    def __init__(self, folder: RunFolder | None, begin: Begin) -> None:
-        self.folder, self.begin = folder, begin
+    def __init__(self, model: Model, folder: RunFolder | None, begin: Begin) -> None:
+        self.engine, self.folder, self.begin = ThisProcess(model), folder, begin
         self.stages = 0
         self.done = 0
 
     def __call__(self, stage: str, examples: Sequence[Example], make: Make) -> list[dict[str, Tensor]]:
         """A stage's shards, read where they are already there, else made and kept."""
         parts: list[dict[str, Tensor]] = []
-        tick = self.begin(stage, len(examples))
+        job = TensorJob(lambda chunk, tick: make(chunk.items, chunk.start, tick))
         keeper = self.folder.keeper(self.stages) if self.folder else None
         self.stages += 1
-        for chunk in cut(examples, SHARD):
-            if keeper is None:
-                parts.append(make(chunk.items, chunk.start, tick))
-                continue
-            content = keeper.read(chunk)
-            if content is not None:
-                tick(len(chunk))
-            else:
-                content = to_bytes(make(chunk.items, chunk.start, tick))
-                keeper.keep(chunk, content)
-            # Also what was just made is read back, so that nothing can depend on who made it and when.
-            parts.append(from_bytes(content)[0])
+        tick = self.begin(stage, len(examples))
+        for part in map_chunks(job, cut(examples, SHARD), engine=self.engine, keeper=keeper, tick=tick):
+            parts.append(part)
             self.done += 1
         return parts
 
