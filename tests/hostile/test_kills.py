@@ -55,7 +55,7 @@ class Command:
         self.verb = {
             "circuits": ["circuits", str(answers), "--workers", "1"],
             "circuits, two workers": ["circuits", str(answers), "--workers", "2"],
-            "features": ["contrast", str(labelled(folder / "boxes.jsonl")), "--heads", "L1H2"],
+            "features": ["features", str(labelled(folder / "boxes.jsonl")), "--heads", "L1H2"],
         }[kind]
 
     def start(self, out: Path, code: str = SMALL) -> subprocess.Popen[bytes]:
