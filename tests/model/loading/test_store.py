@@ -21,7 +21,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from headwise.errors import HeadwiseError
 from headwise.files import sha256_of
 from headwise.model.loading import catalogue as known_models
-from headwise.model.loading import convert, fetch, store
+from headwise.model.loading import fetch, store
+from headwise.model.loading.gguf_header import read_header
 
 IOI = "When John and Mary went to the store, John gave a drink to"
 
@@ -149,16 +150,16 @@ def test_damaged_files_are_named(tiny: Path, tmp_path: Path) -> None:
     short.write_bytes(tiny.read_bytes()[:200])
     other.write_bytes(b"PK\x03\x04" + bytes(60))
     with pytest.raises(HeadwiseError, match=r"short\.gguf' is damaged or cut short"):
-        convert.header(short)
+        read_header(short)
     with pytest.raises(HeadwiseError, match=r"other\.gguf' is not a GGUF file"):
-        convert.header(other)
+        read_header(other)
 
 
 def test_weights_cut_short_leave_nothing(tiny: Path, tmp_path: Path, cache: Path) -> None:
     whole = tiny.read_bytes()
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(whole[: len(whole) - 4000])
-    with pytest.raises(HeadwiseError, match=r"cut\.gguf"):
+    with pytest.raises(HeadwiseError, match=r"cut\.gguf' is damaged or cut short: fetch the file again"):
         store.from_gguf(cut)
     assert store.list_ready() == []
     assert leftovers(cache) == []

@@ -14,15 +14,18 @@ What transformers would drop *silently* (rescaled rotary frequencies) is refused
 
 from __future__ import annotations
 
-import struct
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 from headwise.errors import HeadwiseError
+from headwise.model.loading.fit import gaps, refuse_larger, refuse_unplaced
+from headwise.model.loading.folder import refuse_absurd_sizes
+from headwise.model.loading.gguf_header import Header, read_header, refuse_unusable
+from headwise.model.loading.trouble import first_line
 
 
 class Report(Protocol):
@@ -34,11 +37,6 @@ class Report(Protocol):
 def _silent(stage: str, fraction: float | None = None, /) -> None:
     """A report that nobody reads."""
 
-
-# Width and struct code of GGUF's scalar metadata types; 8 is a string and 9 an array.
-_SCALARS = {
-    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
-}  # fmt: skip
 
 # llama.cpp's names for vocabularies that cut every digit off before GPT-2's own splitting.
 _SINGLE_DIGITS = frozenset(
@@ -52,83 +50,18 @@ _LIKE_GPT2 = frozenset(
 _BOS_BY_HABIT = frozenset({"llama3", "llama-v3", "llama-bpe"})
 
 
-def header(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Metadata (arrays only as their length) and tensor names of a GGUF file, without reading its weights."""
-    try:
-        with path.open("rb") as file:
-            if file.read(4) != b"GGUF":
-                raise HeadwiseError(f"'{path}' is not a GGUF file: its first four bytes are not GGUF")
-            version, tensor_count, field_count = _unpack(file, "<IQQ")
-            if version not in (2, 3):
-                raise HeadwiseError(f"'{path}' is GGUF version {version}; versions 2 and 3 can be read")
-            fields = {}
-            for _ in range(field_count):
-                key = _string(file)
-                fields[key] = _value(file, _unpack(file, "<I")[0])
-            names = []
-            for _ in range(tensor_count):
-                names.append(_string(file))
-                file.seek(8 * _unpack(file, "<I")[0] + 12, 1)  # shape, type and offset
-    except (struct.error, UnicodeDecodeError, KeyError, MemoryError, OverflowError) as error:
-        raise HeadwiseError(f"'{path}' is damaged or cut short: fetch the file again") from error
-    except OSError as error:
-        raise HeadwiseError(f"'{path}' cannot be read: {error.strerror or error}") from error
-    return fields, names
-
-
-def _unpack(file: BinaryIO, code: str) -> tuple[Any, ...]:
-    return struct.unpack(code, file.read(struct.calcsize(code)))
-
-
-def _string(file: BinaryIO) -> str:
-    size = _unpack(file, "<Q")[0]
-    raw = file.read(size)
-    if len(raw) != size:
-        raise struct.error("string reaches past the end of the file")
-    return raw.decode("utf-8")
-
-
-def _value(file: BinaryIO, kind: int) -> Any:
-    if kind == 8:
-        return _string(file)
-    if kind == 9:
-        element, count = _unpack(file, "<IQ")
-        if element == 8:
-            for _ in range(count):
-                file.seek(_unpack(file, "<Q")[0], 1)
-        else:
-            file.seek(count * struct.calcsize(_SCALARS[element]), 1)
-        return count
-    return _unpack(file, _SCALARS[kind])[0]
-
-
-def refuse_unfaithful(path: Path, fields: dict[str, Any], names: list[str]) -> None:
-    """Refuse a file of which transformers would silently read only a part."""
-    arch = fields.get("general.architecture")
-    if not isinstance(arch, str):
-        raise HeadwiseError(
-            f"'{path}' does not name its architecture (general.architecture): it is not a model"
-        )
-    scaling = fields.get(f"{arch}.rope.scaling.type", "none")
-    if scaling != "none" or any(name.startswith(("rope_freqs", "rope_factors")) for name in names):
-        raise HeadwiseError(
-            f"'{path}' rescales its rotary frequencies, which transformers does not read from GGUF, so its "
-            "attention would be wrong: load the original safetensors model instead"
-        )
-
-
 def convert(path: Path, target: Path, report: Report = _silent) -> None:
     """Write the model in the GGUF file ``path`` to the existing folder ``target`` as float32 safetensors."""
     report("reading the header")
-    fields, names = header(path)
-    refuse_unfaithful(path, fields, names)
+    header = read_header(path)
+    refuse_unusable(path, header)
     from headwise.model.loading.quiet import quiet_transformers
 
     with quiet_transformers(), _read_once(report):
         report("rebuilding the tokenizer")
-        tokenizer = _tokenizer(path, fields)
+        tokenizer = _tokenizer(path, header.fields)
         report("unpacking the weights")
-        model = _model(path)
+        model = _model(path, header)
         report("writing float32 weights")
         tokenizer.save_pretrained(target)
         _write(model, target)
@@ -165,20 +98,27 @@ def _read_once(report: Report) -> Iterator[None]:
             setattr(module, name, old)
 
 
-def _failed(path: Path, part: str, error: Exception) -> HeadwiseError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return HeadwiseError(f"transformers cannot read the {part} of '{path}': {reason}")
+@contextmanager
+def _reading(path: Path, part: str) -> Iterator[None]:
+    """One line for whatever transformers, tokenizers and gguf raise about a file that is not as it should be."""
+    try:
+        yield
+    except HeadwiseError:
+        raise
+    except Exception as error:
+        raise HeadwiseError(
+            f"transformers cannot read the {part} of '{path}': {first_line(error)}"
+        ) from error
 
 
 def _tokenizer(path: Path, fields: dict[str, Any]) -> Any:
     from tokenizers import pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    try:  # the generic class reads only what it needs; choosing a family's class would parse the whole file
+    # The generic class reads only what it needs; choosing a family's class would parse the whole file.
+    with _reading(path, "tokenizer"):
         read: Any = PreTrainedTokenizerFast.from_pretrained(str(path.parent), gguf_file=path.name)
         backend = _without_invented_tokens(read.backend_tokenizer, fields.get("tokenizer.ggml.tokens"))
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, ImportError) as error:
-        raise _failed(path, "tokenizer", error) from error
 
     kind, split = fields.get("tokenizer.ggml.model"), fields.get("tokenizer.ggml.pre", "default")
     if kind == "gpt2" and split in _SINGLE_DIGITS:
@@ -238,7 +178,7 @@ def _without_invented_tokens(backend: Any, size: int | None) -> Any:
     return Tokenizer.from_str(json.dumps(parts))
 
 
-def _model(path: Path) -> Any:
+def _model(path: Path, header: Header) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -249,22 +189,24 @@ def _model(path: Path) -> Any:
         options["quantization_config"] = GgufConfig(dequantize=True)
     except ImportError:
         pass
-    try:
+    with _reading(path, "model"):
         # The model's class is chosen by its config; passing that on saves reading it a second time.
         config = AutoConfig.from_pretrained(str(path.parent), gguf_file=path.name)
-        return AutoModelForCausalLM.from_pretrained(
-            str(path.parent), gguf_file=path.name, config=config, dtype=torch.float32, **options
+        refuse_absurd_sizes(config.to_dict(), path.name)
+        refuse_larger(config, header.numbers, path.name)
+        both: Any = AutoModelForCausalLM.from_pretrained(
+            str(path.parent),
+            gguf_file=path.name,
+            config=config,
+            dtype=torch.float32,
+            output_loading_info=True,
+            **options,
         )
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OSError,
-        ImportError,
-        NotImplementedError,
-    ) as error:
-        raise _failed(path, "model", error) from error
+    model, found = both
+    if absent := sorted(found["missing_keys"]) + sorted(str(key[0]) for key in found["mismatched_keys"]):
+        raise gaps(absent, path.name)
+    refuse_unplaced(found["unexpected_keys"], path.name)
+    return model
 
 
 def _write(model: Any, target: Path) -> None:

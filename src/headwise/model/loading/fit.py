@@ -53,6 +53,15 @@ def refuse_misfit(held: dict[str, Tensor], config: Any, name: str) -> None:
         raise gaps(absent or list(expected), name)
 
 
+def refuse_larger(config: Any, held: int, name: str) -> None:
+    """Refuse a configuration that asks for more numbers than the files hold, before memory is taken for them."""
+    if (asked := _numbers(_expected(config)[0].values())) > held:
+        raise HeadwiseError(
+            f"the weights of {name!r} do not fill the model: its configuration asks for {asked:,} numbers, "
+            f"there are {held:,}"
+        )
+
+
 def gaps(absent: list[str], name: str) -> HeadwiseError:
     """The one line about weights that the files do not hold."""
     more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""

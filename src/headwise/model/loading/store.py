@@ -147,10 +147,10 @@ def from_gguf(path: Path) -> Path:
     """
     if not path.is_file():
         raise HeadwiseError(f"there is no file '{path}'")
-    from headwise.model.loading.convert import header, refuse_unfaithful
+    from headwise.model.loading.gguf_header import read_header, refuse_unusable
 
-    fields, names = header(path)  # seconds of hashing would be lost on a file that cannot be used
-    refuse_unfaithful(path, fields, names)
+    header = read_header(path)  # seconds of hashing would be lost on a file that cannot be used
+    refuse_unusable(path, header)
     with Progress(f"reading {path.name}") as progress:
         digest = _remembered_sha256(path, progress)
     name = f"gguf-{digest[:16]}"
@@ -162,7 +162,7 @@ def from_gguf(path: Path) -> Path:
         with Progress(f"converting {path.name} (once)") as progress:
             new = work / "model"
             _convert(path, new, progress)
-            licence = fields.get("general.license")
+            licence = header.fields.get("general.license")
             _publish(new, final, source=path.name, sha256=digest, licence=str(licence or "unknown"))
     return final
 
