@@ -18,6 +18,7 @@ from headwise.families.causality import (
     removal_edits,
 )
 from headwise.families.incidence import Feature, Incidence
+from headwise.model.reading import side_maps
 from headwise.model.stream import split
 from headwise.tracing.signals import component_writes
 from headwise.tracing.writes import PromptWrites
@@ -30,7 +31,7 @@ def _everything(up: PromptWrites, head: Head, side: str, width: int) -> list[Fea
     found += [f"MLP{layer}" for layer in range(head.layer)] + ["embedding"]
     if up.per_layer == 2:
         found += [f"bias{layer}" for layer in range(head.layer)]
-    if up.reading(head.layer, side)[0].offset is not None:  # pyright: ignore[reportArgumentType]
+    if side_maps(up.stream.model, head.layer, side, torch.float64).offset is not None:  # pyright: ignore[reportArgumentType]
         found.append("offset")
     return [Feature(name, str(head), side, channel) for name in found for channel in range(width)]
 

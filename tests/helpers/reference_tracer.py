@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from reference_reader import reader
 
 from headwise.model.model import Model
 from headwise.model.stream import Stream
@@ -37,7 +38,7 @@ class LiteralTracer:
     def svd(self, head: Head) -> tuple[np.ndarray, ...]:
         """σ [dh], and maps from rotated query and key vectors to coordinates, by way of residual space."""
         if head not in self._svd:
-            query, key = self.stream.reader(head, "query"), self.stream.reader(head, "key")
+            query, key = reader(self.stream, head, "query"), reader(self.stream, head, "key")
             w_q = (
                 query.matrix.double()
                 if query.qk_gain is None

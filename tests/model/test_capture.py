@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from reference import obvious_forward, worst
+from reference_reader import reader
 from tiny import prompts_of, tiny
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
@@ -69,15 +70,15 @@ def test_before_rope_rotates_into_after_rope(model: Model, exact: float) -> None
     assert rotary is not None
     assert worst(rotary.turn(seen.q_before_rope), seen.q) <= exact
     assert worst(rotary.turn(seen.k_before_rope), seen.k) <= exact
-    reader = stream.reader("L1H2", "query")
+    reads = reader(stream, "L1H2", "query")
     raw = (
         stream.layers[1].stream[0]
-        @ reader.matrix.mT
-        * (1.0 if reader.norm_scale is None else reader.norm_scale[0])
+        @ reads.matrix.mT
+        * (1.0 if reads.norm_scale is None else reads.norm_scale[0])
     )
-    raw = raw if reader.offset is None else raw + reader.offset
-    if reader.qk_scale is not None and reader.qk_gain is not None:
-        raw = raw * reader.qk_scale[0] * reader.qk_gain
+    raw = raw if reads.offset is None else raw + reads.offset
+    if reads.qk_scale is not None and reads.qk_gain is not None:
+        raw = raw * reads.qk_scale[0] * reads.qk_gain
     assert worst(seen.q_before_rope[0, 0], raw) <= exact
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from reference import worst
+from reference_reader import reader
 from tiny import prompts_of, tiny
 
 from headwise import Component
@@ -35,8 +36,7 @@ def test_shares_are_the_writes_read_by_the_head(model: Model, exact: float) -> N
     stream = model.split(PROMPTS)
     for side in ("query", "key"):
         writes, shares = stream.writes(3, 7, 0), stream.shares("L3H2", side, 7, 0)  # pyright: ignore[reportArgumentType]
-        reader = stream.reader("L3H2", side)  # pyright: ignore[reportArgumentType]
-        read = reader.read(writes.vectors, 0, 7)
+        read = reader(stream, "L3H2", side).read(writes.vectors, 0, 7)
         own = [part for part in shares.components if part.kind != "offset"]
         assert tuple(own) == writes.components
         assert worst(shares.vectors[: len(own)], read) <= exact

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from reference_tracer import LiteralTracer
 from tiny import prompts_of, tiny
 
 from headwise.circuits.counterfactual import removal
+from headwise.errors import HeadwiseError
 from headwise.model.model import Model
+from headwise.model.reading import side_maps
 from headwise.tracing import search as search_module
 from headwise.tracing.greedy import Rows, drops, first_below, put_back
 from headwise.tracing.integrate import attention, path_gradient
@@ -146,7 +150,7 @@ def test_parts_sum_to_the_query_and_key(model: Model) -> None:
     up = PromptWrites(model.split(prompts_of(9)), 0)
     n = up.n_carried(3) + up.n_static(3)
     for side in ("query", "key"):
-        offset = up.reading(3, side)[0].offset is not None
+        offset = side_maps(model, 3, side, torch.float64).offset is not None
         parts = [up.component(3, i) for i in range(n + offset)]
         total = torch.stack([component_shares(up, Head(3, 2), side, part) for part in parts]).sum(0)
         whole = (up.q[3, 2] if side == "query" else up.k[3, 2 // up.group]).double()
@@ -215,3 +219,23 @@ def test_heads_shared_by_many_prompts_are_read_alike(variant: str) -> None:
                 assert one.strengths == pytest.approx(other.strengths, abs=1e-9)
     assert not alone._joined  # pyright: ignore[reportPrivateUsage]
     assert shared._joined  # pyright: ignore[reportPrivateUsage]
+
+
+def test_layers_that_cap_differently_are_refused() -> None:
+    """Blocks of layers are rebuilt at once: another cap in one of them must not go unnoticed."""
+    stream = tiny("gemma2").split(prompts_of(5))
+    record = stream.layers[2]
+    record.call = replace(record.call, cap=7.0)
+    with pytest.raises(HeadwiseError, match=r"caps the scores of its layers differently \(2.0, 7.0\)"):
+        PromptWrites(stream, 0)
+
+
+def test_maps_are_composed_once_and_only_the_last_ones_kept() -> None:
+    model = tiny("llama")
+    first = side_maps(model, 0, "query", torch.float64)
+    assert side_maps(model, 0, "query", torch.float64) is first
+    for layer in range(4):
+        for side in ("query", "key"):
+            for dtype in (torch.float32, torch.float64):
+                side_maps(model, layer, side, dtype)
+    assert side_maps(model, 0, "query", torch.float64) is not first

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.bases.relative import channels_needed, sparsity
+from headwise.bases.relative import channels_needed, relative, sparsity
 from headwise.bases.singular import QKSVD, qk_svd, rotated
 from headwise.errors import HeadwiseError
 from headwise.files import write_bytes
@@ -58,11 +58,8 @@ class Channels:
         found = layer_channels(model, wanted.layer, cache=cache)
         sigma, query_map, key_map, rank = (getattr(found, name)[wanted.index] for name in _FIELDS)
         query = side_maps(model, wanted.layer, "query", torch.float64).matrix[wanted.index].cpu()
-        key = (
-            side_maps(model, wanted.layer, "key", torch.float64)
-            .matrix[wanted.index // model.anatomy.group]
-            .cpu()
-        )
+        keys = side_maps(model, wanted.layer, "key", torch.float64).matrix
+        key = keys[wanted.index // model.anatomy.group].cpu()
         # UΣ = W_Q G_d and V = W_K G_sᵀ: the directions need not be kept. A null channel has none.
         real = torch.arange(sigma.numel()) < rank
         u = query.mT @ query_map / torch.where(real, sigma, torch.ones_like(sigma)) * real
@@ -157,16 +154,13 @@ def split_cell(model: Model, prompt: Prompt, head: HeadLike, query: int, key: in
     channels = Channels.of(model, wanted, cache=cache)
     scale = float(got.scale[0])
     q, k = got.q[0, 0, 0].double().cpu(), got.k[0, 0].double().cpu()
-    others = seen.clone().cpu()
-    others[s] = False
-    # With a single visible key there is nothing to be relative to: RA is the logit itself.
-    rest = k[others].mean(0) if bool(others.any()) else torch.zeros_like(k[0])
+    key_vector = relative(k, s, seen.cpu())
     turned = channels.rotated(seeded(seed))
     logit = channels.split(q, k[s]) * scale
-    relative = channels.split(q, k[s] - rest) * scale
-    control = turned.split(q, k[s] - rest) * scale
+    by_channel = channels.split(q, key_vector) * scale
+    control = turned.split(q, key_vector) * scale
     error = abs(float(logit.sum()) - scale * float(q @ k[s]))
-    return ChannelSplit(Cell(wanted, d, s), logit, relative, control, float(got.pattern[0, 0, 0, s]), error)
+    return ChannelSplit(Cell(wanted, d, s), logit, by_channel, control, float(got.pattern[0, 0, 0, s]), error)
 
 
 # --- all heads of a layer, found once per model ------------------------------------------------------------------

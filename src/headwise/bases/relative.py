@@ -23,7 +23,7 @@ def channel_logits(channels: QKSVD, q: Tensor, keys: Tensor, *, scale: float) ->
 
 
 def relative_attention(logits: Tensor, source: Tensor, mask: Tensor | None = None) -> Tensor:
-    """RA by channel: logits [..., T, K], source [...] (the attended key), mask [..., T] -> [..., K].
+    """The same for many cells at once: logits [..., T, K], source [...] (the attended key), mask [..., T] -> [..., K].
 
     >>> relative_attention(torch.tensor([[3.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), torch.tensor(0)).tolist()
     [2.5, -1.0]
@@ -36,6 +36,20 @@ def relative_attention(logits: Tensor, source: Tensor, mask: Tensor | None = Non
     others = (visible & ~chosen)[..., None]
     mean = logits.masked_fill(~others, 0).sum(-2) / others.sum(-2).clamp_min(1)
     return logits.masked_fill(~chosen[..., None], 0).sum(-2) - mean
+
+
+def relative(rows: Tensor, key: int, visible: Tensor) -> Tensor:
+    """One cell's own row less the mean of the other visible ones: rows [T, ...], visible [T] -> [...].
+
+    RA is linear in the keys, so rows may be logits, logits by channel, or keys themselves. With a single visible key
+    there is nothing to be relative to: the row itself.
+
+    >>> relative(torch.tensor([[3.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), 0, torch.tensor([True, True, True])).tolist()
+    [2.5, -1.0]
+    """
+    others = visible.clone()
+    others[key] = False
+    return rows[key] - rows[others].mean(0) if bool(others.any()) else rows[key].clone()
 
 
 def sparsity(values: Tensor) -> Tensor:

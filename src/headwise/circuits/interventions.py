@@ -18,7 +18,6 @@ from headwise.circuits.circuit import Circuit, Edge
 from headwise.circuits.counterfactual import Removal, removal, unused
 from headwise.circuits.schema import require_edge, require_fit
 from headwise.errors import HeadwiseError
-from headwise.model.rotary import Rotary
 from headwise.model.stream import split
 from headwise.model.stream_edits import AddToStream, run_edited
 from headwise.randomness import seeded
@@ -231,14 +230,12 @@ def _in_stream(up: PromptWrites, one: Removal, factor: float) -> list[Delta]:
             continue
         positions = [query] if side == "query" else list(range(query + 1))
         index = head.index if side == "query" else head.index // up.group
-        scalars = up.reading(head.layer, side)[1]
+        scalars = up.stream.scalars(head.layer, side)
         scalar = scalars.stream[up.prompt, up.span, index].double()[positions]
         turned = vectors[None] if side == "query" else vectors[: query + 1]
-        rotary = up.stream.layers[head.layer].rotary
+        rotary = up.stream.rotary(head.layer, up.prompt)
         if rotary is not None:
-            row = up.prompt if rotary.cos.shape[0] > 1 else 0
-            cos, sin = (x[row : row + 1, up.span][:, positions] for x in (rotary.cos, rotary.sin))
-            turned = Rotary(cos, sin).undo(turned[None, None])[0, 0]
+            turned = rotary.at_positions(positions).undo(turned[None, None])[0, 0]
         value = -factor * (turned / scalar[:, None]) @ up.writer(head.layer, side, index).mT
         made.append((head.layer, positions, value))
     return made

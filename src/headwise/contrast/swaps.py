@@ -19,6 +19,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.intervals import counted, estimated, picked
+from headwise.model.attend import soft_cap
 from headwise.types import Estimate
 
 
@@ -122,7 +123,7 @@ class Rows:
         """
         logits = self.logits.double()[..., None, :, :] if logits is None else logits
         index = self._index(logits)
-        others = _capped(logits, self.cap)
+        others = soft_cap(logits, self.cap)
         if self.mask is not None:
             mask = self.mask if self.mask.ndim == 2 else self.mask[..., None, :, :]
             others = others.masked_fill(~mask.to(others.device), float("-inf"))
@@ -133,16 +134,12 @@ class Rows:
         return self._attention(*self._parts())
 
     def _attention(self, pair: Tensor, rest: Tensor) -> Edited:
-        capped = _capped(pair, self.cap)
+        capped = soft_cap(pair, self.cap)
         total = torch.logaddexp(capped.logsumexp(-1), rest)
-        change = capped - _capped(self._parts()[0], self.cap)
+        change = capped - soft_cap(self._parts()[0], self.cap)
         return Edited(
             (capped[..., 0] - total).exp(), (capped[..., 1] - total).exp(), change[..., 1] - change[..., 0]
         )
-
-
-def _capped(logits: Tensor, cap: float | None) -> Tensor:
-    return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 def _shift(q: Tensor, difference: Tensor, bases: Tensor, scale: float) -> Tensor:

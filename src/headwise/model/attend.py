@@ -67,8 +67,16 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 def raw_scores(query: Tensor, key: Tensor, scale: float, cap: float | None) -> Tensor:
     """Scaled and soft-capped logits [..., n, columns] before the mask, in at least float32."""
-    scores = at_least_float32(query) @ at_least_float32(key).mT * scale
-    return scores if cap is None else cap * torch.tanh(scores / cap)
+    return soft_cap(at_least_float32(query) @ at_least_float32(key).mT * scale, cap)
+
+
+def soft_cap(logits: Tensor, cap: float | None) -> Tensor:
+    """Logits bounded by ±cap, smoothly, where a model does so.
+
+    >>> soft_cap(torch.tensor([1.0, 400.0]), None).tolist(), soft_cap(torch.tensor([0.0, 400.0]), 20.0).tolist()
+    ([1.0, 400.0], [0.0, 20.0])
+    """
+    return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 def attend(call: AttentionCall) -> Tensor:
@@ -96,9 +104,7 @@ def _capped_attention(call: AttentionCall) -> Tensor:
     group = call.group
     key = call.key.repeat_interleave(group, dim=1) if group > 1 else call.key
     value = call.value.repeat_interleave(group, dim=1) if group > 1 else call.value
-    assert call.cap is not None
-    scores = torch.matmul(call.query, key.mT) * call.scale
-    scores = torch.tanh(scores / call.cap) * call.cap
+    scores = soft_cap(torch.matmul(call.query, key.mT) * call.scale, call.cap)
     if call.mask is None:
         length = scores.shape[-1]
         visible = torch.ones(length, length, dtype=torch.bool, device=scores.device).tril()
@@ -113,7 +119,11 @@ def _softmax_dtype(scores: Tensor) -> torch.dtype:
     return torch.float64 if scores.dtype == torch.float64 else torch.float32
 
 
+def visible_softmax(scores: Tensor, visible: Tensor) -> Tensor:
+    """Softmax over the columns that a row sees; each row must see one."""
+    return torch.softmax(scores.masked_fill(~visible, float("-inf")), dim=-1)
+
+
 def pattern_rows(scores: Tensor, visible: Tensor) -> Tensor:
-    """Softmax over visible columns; a row that sees nothing (a pad) is all zero."""
-    masked = scores.masked_fill(~visible, float("-inf"))
-    return torch.softmax(masked, dim=-1).nan_to_num(0.0)
+    """The same for rows of a padded batch; a row that sees nothing (a pad) is all zero."""
+    return visible_softmax(scores, visible).nan_to_num(0.0)

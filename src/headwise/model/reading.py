@@ -7,6 +7,9 @@ rotate_c(offset_scalar[c, h] · offset[h]).
 
 from __future__ import annotations
 
+import threading
+import weakref
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +17,9 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from headwise.model.anatomy import Anatomy
     from headwise.model.model import Model
-    from headwise.model.stream import Stream
+    from headwise.model.record import LayerRecord
     from headwise.types import Side
 
 
@@ -29,8 +33,30 @@ class SideMaps:
     """[heads, d_head]: the norm's shift and the projection's bias, read through the QK-norm's gain."""
 
 
+KEPT = 8
+"""Maps that are remembered for a model, the ones used last: enough for one cell (two sides, in float64 and in the
+model's own precision), and no second copy of a large model's weights."""
+_known: weakref.WeakKeyDictionary[Model, OrderedDict[tuple[int, Side, torch.dtype], SideMaps]] = (
+    weakref.WeakKeyDictionary()
+)
+_lock = threading.Lock()
+
+
 def side_maps(model: Model, layer: int, side: Side, dtype: torch.dtype) -> SideMaps:
     """The maps of every query head (``side`` query) or key head (key) of a layer; they depend on weights alone."""
+    with _lock:
+        known = _known.setdefault(model, OrderedDict())
+        place: tuple[int, Side, torch.dtype] = (layer, side, dtype)
+        if place not in known:
+            known[place] = _composed(model, layer, side, dtype)
+        known.move_to_end(place)
+        if len(known) > KEPT:
+            known.popitem(last=False)
+        return known[place]
+
+
+@torch.no_grad()
+def _composed(model: Model, layer: int, side: Side, dtype: torch.dtype) -> SideMaps:
     anatomy = model.anatomy
     projection = anatomy.query(layer) if side == "query" else anatomy.key(layer)
     weight = projection.weight.detach().to(dtype)
@@ -59,9 +85,8 @@ class SideScalars:
     offset: Tensor
 
 
-def side_scalars(stream: Stream, layer: int, side: Side) -> SideScalars:
-    """Scalars of the norm before attention and of the QK-norm, at every column."""
-    anatomy, record = stream.model.anatomy, stream.layers[layer]
+def side_scalars(anatomy: Anatomy, record: LayerRecord, layer: int, side: Side) -> SideScalars:
+    """Scalars of the norm before attention and of the QK-norm, at every column (:meth:`Stream.scalars` keeps them)."""
     heads = anatomy.n_heads if side == "query" else anatomy.n_kv_heads
     n, t, _ = record.stream.shape
     ones = record.stream.new_ones(n, t, heads)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from headwise.model.batch import Batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +29,15 @@ class Rotary:
             return None
         cos, sin = position_embeddings
         return cls(cos, sin)
+
+    def of_prompt(self, batch: Batch, prompt: int) -> Rotary:
+        """The rotation at the positions of one prompt: cos and sin [1, positions, rotated dimensions]."""
+        row = prompt if self.cos.shape[0] > 1 else 0
+        return Rotary(*(x[row : row + 1, batch.span(prompt)] for x in (self.cos, self.sin)))
+
+    def at_positions(self, positions: Tensor | list[int]) -> Rotary:
+        """Of one prompt's rotation, that at some positions."""
+        return Rotary(self.cos[:, positions], self.sin[:, positions])
 
     def at(self, columns: Tensor) -> Rotary:
         """The rotation at chosen columns [prompts, n]."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from headwise.errors import HeadwiseError
 from headwise.model.attend import pattern_rows, raw_scores
 from headwise.model.batch import Batch, Padding, resolve_positions
+from headwise.model.reading import SideScalars, side_maps, side_scalars
 from headwise.model.record import LayerRecord, Recorder
 from headwise.model.rotary import Rotary
 from headwise.tokens import Prompt
@@ -50,50 +51,6 @@ class Parts:
         return f"Parts({len(self)} components in {self.vectors.shape[-1]} dimensions, error {self.error:.1e})"
 
 
-@dataclass(frozen=True, eq=False)
-class Reader:
-    """How one head reads the stream on one side, with every norm's scalar frozen: a linear map and an offset.
-
-    A part x of the stream at column c contributes rotate_c(gain · scale_c · (matrix @ x)) to the head's vector.
-    """
-
-    matrix: Tensor
-    """[d_head, d_model]: projection, norm gain and centring in one."""
-    offset: Tensor | None
-    """[d_head]: what the norm's shift and the projection's bias add, before QK-norm."""
-    norm_scale: Tensor | None
-    """[n, t, 1] scalar of the norm before attention."""
-    qk_scale: Tensor | None
-    """[n, t, 1] scalar of this head's QK-norm."""
-    qk_gain: Tensor | None
-    rotary: Rotary | None
-
-    def read(self, parts: Tensor, prompt: int, column: int) -> Tensor:
-        """Parts of the stream [..., d_model] at a column, in head space [..., d_head]."""
-        return self.place(parts @ self.matrix.mT, prompt, column)
-
-    def place(self, projected: Tensor, prompt: int, column: int) -> Tensor:
-        """Already projected parts [..., d_head] at a column: scale and rotate them."""
-        if self.norm_scale is not None:
-            projected = projected * self.norm_scale[prompt, column]
-        return self._finish(projected, prompt, column)
-
-    def offset_at(self, prompt: int, column: int) -> Tensor | None:
-        return None if self.offset is None else self._finish(self.offset, prompt, column)
-
-    def _finish(self, vectors: Tensor, prompt: int, column: int) -> Tensor:
-        if self.qk_scale is not None:
-            assert self.qk_gain is not None
-            vectors = vectors * self.qk_scale[prompt, column] * self.qk_gain
-        if self.rotary is None:
-            return vectors
-        here = torch.tensor([[column]], device=vectors.device)
-        row = prompt if self.rotary.cos.shape[0] > 1 else 0
-        rotary = Rotary(self.rotary.cos[row : row + 1], self.rotary.sin[row : row + 1]).at(here)
-        flat = vectors.reshape(1, -1, 1, vectors.shape[-1])
-        return rotary.turn(flat).reshape(vectors.shape)
-
-
 @dataclass(eq=False)
 class Stream:
     """The residual stream of some prompts, ready to be split at any position, for any layer that was captured."""
@@ -103,6 +60,7 @@ class Stream:
     layers: list[LayerRecord] = field(default_factory=list)
     final: Tensor | None = None
     """[n, t, d_model] after the last layer, before the final norm (None if the pass stopped earlier)."""
+    _scalars: dict[tuple[int, Side], SideScalars] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -162,66 +120,65 @@ class Stream:
     @torch.no_grad()
     def shares(self, head: Head | str, side: Side, position: int, prompt: int = 0) -> Parts:
         """Who made a head's query or key at a position: parts in its q/k space, summing to the captured vector."""
-        head = self.model.head(head)
+        head = self._captured(head)
         column = self._column(position, prompt)
-        reader = self.reader(head, side)
+        index = head.index if side == "query" else head.index // self.model.anatomy.group
+        dtype = self.layers[head.layer].stream.dtype
+        maps, scalars = side_maps(self.model, head.layer, side, dtype), self.scalars(head.layer, side)
+        rotary = self.rotary(head.layer, prompt)
+
+        def placed(vectors: Tensor, scalar: Tensor) -> Tensor:
+            """Vectors [n, d_head] as the head multiplies them at this position."""
+            vectors = vectors * scalar[prompt, column, index]
+            if rotary is None:
+                return vectors
+            here = rotary.at_positions([column - int(self.batch.starts[prompt])])
+            return here.turn(vectors[None, :, None])[0, :, 0]
+
+        matrix = maps.matrix[index]
         components: list[Component] = [Component("embedding")]
-        vectors = [reader.read(self.layers[0].stream[prompt, column][None], prompt, column)]
+        # what each part is before norms and rotation: the same map for all
+        read = [self.layers[0].stream[prompt, column][None] @ matrix.mT]
         for below in range(head.layer):
             weighted = self._weighted_values(below, prompt, column)
             # One small matrix per upstream head instead of a residual-space vector per head and token.
-            through = torch.einsum("dm,hmv->hdv", reader.matrix, self.output_weight(below))
+            through = torch.einsum("dm,hmv->hdv", matrix, self.output_weight(below))
             seen = torch.einsum("hjv,hdv->hjd", weighted, through)
             post_scale = self.layers[below].post_scale
             if post_scale is not None:
                 seen = seen * post_scale[prompt, column]
             components += _head_components(below, *seen.shape[:2])
-            vectors.append(reader.place(seen.flatten(0, 1), prompt, column))
+            read.append(seen.flatten(0, 1))
             bias = self.bias_write(below, prompt, column)
             if bias is not None:
                 components.append(Component("bias", below))
-                vectors.append(reader.read(bias[None], prompt, column))
+                read.append(bias[None] @ matrix.mT)
             components.append(Component("mlp", below))
-            vectors.append(reader.read(self._mlp(below)[prompt, column][None], prompt, column))
-        offset = reader.offset_at(prompt, column)
-        if offset is not None:
+            read.append(self._mlp(below)[prompt, column][None] @ matrix.mT)
+        vectors = [placed(torch.cat(read), scalars.stream)]
+        if maps.offset is not None:
             components.append(Component("offset"))
-            vectors.append(offset[None])
+            vectors.append(placed(maps.offset[index][None], scalars.offset))
         call = self.layers[head.layer].call
         whole = call.query[prompt, head.index] if side == "query" else call.key_of(head.index)[prompt]
         return Parts(tuple(components), torch.cat(vectors), whole[column])
 
-    @torch.no_grad()
-    def reader(self, head: Head | str, side: Side) -> Reader:
-        """The frozen linear map by which a head reads the stream on one side."""
+    def scalars(self, layer: int, side: Side) -> SideScalars:
+        """The frozen scalars of a layer's norms on one side, of all prompts that went through the model together."""
+        if (layer, side) not in self._scalars:
+            self._scalars[layer, side] = side_scalars(self.model.anatomy, self.layers[layer], layer, side)
+        return self._scalars[layer, side]
+
+    def rotary(self, layer: int, prompt: int) -> Rotary | None:
+        """The rotation of a layer's queries and keys at the positions of one prompt; None where there is none."""
+        rotary = self.layers[layer].rotary
+        return None if rotary is None else rotary.of_prompt(self.batch, prompt)
+
+    def _captured(self, head: Head | str) -> Head:
         head = self.model.head(head)
         if head.layer >= len(self.layers):
             raise HeadwiseError(f"the stream was captured up to layer {len(self.layers) - 1}, not for {head}")
-        anatomy, record = self.model.anatomy, self.layers[head.layer]
-        index = head.index if side == "query" else head.index // anatomy.group
-        projection = anatomy.query(head.layer) if side == "query" else anatomy.key(head.layer)
-        dtype = record.stream.dtype
-        weight = projection.weight[index].to(dtype)
-        matrix, offset = weight, None if projection.bias is None else projection.bias[index].to(dtype)
-        norm, norm_scale = anatomy.attention_norm(head.layer), None
-        if norm is not None:
-            norm_scale = norm.scale(record.stream)
-            matrix = weight * norm.gain.to(dtype)
-            if norm.centred:
-                matrix = matrix - matrix.mean(1, keepdim=True)
-            if norm.shift is not None:
-                shift = weight @ norm.shift.to(dtype)
-                offset = shift if offset is None else offset + shift
-        qk_norm = anatomy.query_norm(head.layer) if side == "query" else anatomy.key_norm(head.layer)
-        qk_scale = record.query_scale if side == "query" else record.key_scale
-        qk_gain = None
-        if qk_norm is not None:
-            assert qk_scale is not None
-            qk_scale = qk_scale[:, :, index if qk_scale.shape[2] > 1 else 0]
-            gain = qk_norm.gain.to(dtype)
-            # One gain for all heads, or (all_heads) a gain of its own for each.
-            qk_gain = gain if gain.numel() == anatomy.d_head else gain.view(-1, anatomy.d_head)[index]
-        return Reader(matrix, offset, norm_scale, qk_scale, qk_gain, record.rotary)
+        return head
 
     # --- rebuilt from the record, one row at a time --------------------------------------------------------------
 

@@ -163,12 +163,11 @@ def control_signal(signals: SideSignals, up: PromptWrites) -> Tensor:
 
 def turned_back(up: PromptWrites, channels: LayerChannels, cell: Cell, side: Side, read: Tensor) -> Tensor:
     """A control signal with RoPE undone at its own position: what was in the stream along u_k or v_k."""
-    rotary = up.stream.layers[cell.head.layer].rotary
+    rotary = up.stream.rotary(cell.head.layer, up.prompt)
     if rotary is None:
         return read
-    column = up.span.start + cell.at(side)
-    row = up.prompt if rotary.cos.shape[0] > 1 else 0
-    here = Rotary(*(x[row : row + 1, column : column + 1].double().cpu() for x in (rotary.cos, rotary.sin)))
+    here = rotary.at_positions([cell.at(side)])
+    here = Rotary(here.cos.double().cpu(), here.sin.double().cpu())
     vector = head_space(channels, cell.head.index, side, read)
     return channel_space(channels, cell.head.index, side, here.undo(vector[None, None, None])[0, 0, 0])
 

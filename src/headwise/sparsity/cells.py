@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from headwise.bases.cell import Channels
-from headwise.bases.relative import channels_needed, relative_attention, sparsity
+from headwise.bases.relative import channels_needed, relative, relative_attention, sparsity
 from headwise.randomness import keyed
 from headwise.types import Cell, Head
 
@@ -94,7 +94,7 @@ def split_cells(
                 h = heads.index(cell.head)
                 q, k = got.q[place, h, cell.query].double().cpu(), got.k[place, h].double().cpu()
                 seen = got.visible[place, h, cell.query].cpu()
-                key = k[cell.key] - _others(k, seen, cell.key)
+                key = relative(k, cell.key, seen)
                 attention = float(got.pattern[place, h, cell.query, cell.key])
                 logits = (k @ q) * float(scale[h])
                 whole = float(relative_attention(logits[:, None], torch.tensor(cell.key), seen))
@@ -107,13 +107,6 @@ def split_cells(
     }
 
 
-def _others(k: Tensor, seen: Tensor, key: int) -> Tensor:
-    """The mean of the other visible keys; nothing where there is none, so that RA is the logit itself."""
-    others = seen.clone()
-    others[key] = False
-    return k[others].mean(0) if bool(others.any()) else torch.zeros_like(k[0])
-
-
 def _split(
     model: Model, head: Head, rows: Sequence[tuple[int, float, Tensor, Tensor, float]], scale: float, rotations: int,
     seed: int,
@@ -121,7 +114,7 @@ def _split(
     channels = Channels.of(model, head)
     rows = sorted(rows, key=lambda row: row[0])
     q, key = torch.stack([row[2] for row in rows]), torch.stack([row[3] for row in rows])
-    relative = channels.split(q, key) * scale
+    by_channel = channels.split(q, key) * scale
     control = torch.stack(
         [
             channels.rotated(keyed(seed, "rotation", str(head), draw)).split(q, key) * scale
@@ -133,8 +126,8 @@ def _split(
         head=head,
         prompts=torch.tensor([row[0] for row in rows]),
         attention=torch.tensor([row[1] for row in rows], dtype=torch.float64),
-        relative=relative,
+        relative=by_channel,
         control=control,
-        error=float((relative.sum(-1) - whole).abs().max()),
+        error=float((by_channel.sum(-1) - whole).abs().max()),
         rotation_error=float((control.sum(-1) - whole).abs().max()),
     )

@@ -34,6 +34,17 @@ class Rows:
     candidates: Tensor
     """[f, m, t]"""
 
+    def chosen(self, firings: Tensor, width: int) -> Rows:
+        """Some firings, each with its first ``width`` candidates."""
+        return Rows(
+            self.logits[firings],
+            self.visible[firings],
+            self.key[firings],
+            self.tau[firings],
+            self.cap,
+            self.candidates[firings, :width],
+        )
+
     def attention_of(self, logits: Tensor) -> Tensor:
         """Attention to each firing's key, from logits [f, n, t]: [f, n]."""
         p = attention(logits, self.visible[:, None], self.cap)

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headwise.model.attend import soft_cap, visible_softmax
+
 Rule = Literal["gauss", "trapezoid"]
 
 
@@ -33,10 +35,8 @@ def nodes(rule: Rule) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def attention(logits: Tensor, visible: Tensor, cap: float | None = None) -> Tensor:
-    """Softmax over visible keys of (capped) logits [..., keys]."""
-    if cap is not None:
-        logits = cap * torch.tanh(logits / cap)
-    return torch.softmax(logits.masked_fill(~visible, float("-inf")), dim=-1)
+    """Attention over visible keys, from logits [..., keys] before the soft-cap."""
+    return visible_softmax(soft_cap(logits, cap), visible)
 
 
 def path_gradient(logits: Tensor, visible: Tensor, key: Tensor, *, cap: float | None, rule: Rule) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
+from headwise.model.attend import soft_cap
 from headwise.tracing.integrate import nodes
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Component
@@ -75,7 +76,7 @@ class Readout:
 
     def logits(self, final: Tensor) -> Tensor:
         """The model's logits [..., vocabulary] of whole streams [..., d_model]."""
-        return _cap(self.push(final) + self.constant(), self.cap)
+        return soft_cap(self.push(final) + self.constant(), self.cap)
 
 
 def answer_shares(up: PromptWrites, answer: int, wrong: int | None) -> Tensor:
@@ -117,15 +118,15 @@ def probability_seeds(up: PromptWrites, answers: Sequence[int]) -> tuple[list[Se
     base = readout.constant()
     whole = readout.push(last_of(up))
     chosen = torch.tensor(list(answers), device=base.device)
-    target = torch.softmax(_cap(base + whole, readout.cap)[chosen], 0)
+    target = torch.softmax(soft_cap(base + whole, readout.cap)[chosen], 0)
 
     def likelihood(logits: Tensor) -> Tensor:
-        return torch.log_softmax(_cap(logits, readout.cap).double(), -1)[..., chosen] @ target.double()
+        return torch.log_softmax(soft_cap(logits, readout.cap).double(), -1)[..., chosen] @ target.double()
 
     g = torch.zeros_like(base)
     for alpha, weight in zip(*nodes("gauss"), strict=True):
         along = base + alpha * whole
-        slope = -torch.softmax(_cap(along, readout.cap), -1)
+        slope = -torch.softmax(soft_cap(along, readout.cap), -1)
         slope[chosen] += target
         if readout.cap is not None:
             slope = slope / torch.cosh(along / readout.cap).square()
@@ -196,7 +197,3 @@ def _write(up: PromptWrites, index: int) -> Tensor:
     layer, head, source = component.layer, component.index, component.source
     weight = up.row_weights(layer + 1, torch.tensor([last], device=up.device))[0, layer, head, source]
     return weight * (up.stream.output_weight(layer)[head] @ up.v[layer, head // up.group, source])
-
-
-def _cap(logits: Tensor, cap: float | None) -> Tensor:
-    return logits if cap is None else cap * torch.tanh(logits / cap)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headwise.bases.cell import layer_channels
-from headwise.tracing.rotations import prompt_rotary
+from headwise.model.reading import side_maps
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Component, Head, Side, Signal
 
@@ -43,7 +43,7 @@ def component_writes(up: PromptWrites, component: Component) -> Tensor:
 def component_shares(up: PromptWrites, head: Head, side: Side, component: Component) -> Tensor:
     """A component's share of the head's query or key at every position: [T, d_head], after QK-norm and RoPE."""
     layer = head.layer
-    maps, scalars = up.reading(layer, side)
+    maps, scalars = side_maps(up.stream.model, layer, side, torch.float64), up.stream.scalars(layer, side)
     index = head.index if side == "query" else head.index // up.group
     if component.kind == "offset":
         assert maps.offset is not None
@@ -51,10 +51,8 @@ def component_shares(up: PromptWrites, head: Head, side: Side, component: Compon
     else:
         vectors = component_writes(up, component) @ maps.matrix[index].mT
         vectors = vectors * scalars.stream[up.prompt, up.span, index, None].double()
-    rotary = up.stream.layers[layer].rotary
-    if rotary is None:
-        return vectors
-    return prompt_rotary(rotary, up).turn(vectors[None, None])[0, 0]
+    rotary = up.stream.rotary(layer, up.prompt)
+    return vectors if rotary is None else rotary.turn(vectors[None, None])[0, 0]
 
 
 def signal_vectors(up: PromptWrites, signal: Signal, query: int, shares: Tensor | None = None) -> Tensor:

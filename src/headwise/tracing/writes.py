@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.model.reading import SideMaps, SideScalars, side_maps, side_scalars
+from headwise.errors import HeadwiseError
+from headwise.model.attend import soft_cap
+from headwise.model.reading import side_maps
 from headwise.types import Cell, Component, Side
 
 if TYPE_CHECKING:
+    from headwise.model.model import Model
     from headwise.model.stream import Stream
 
 BLOCK_BYTES = 1 << 24
@@ -47,7 +50,7 @@ class PromptWrites:
             values.append(value if bias is None else value - bias[:, None].to(value.dtype))
         self.v = torch.stack(values)
         self.scale = torch.tensor([r.call.scale for r in records], dtype=self.dtype, device=self.device)
-        self.cap = records[0].call.cap
+        self.cap = _one_cap(model, [record.call.cap for record in records])
         self._masks = _masks(stream, prompt, span)
         self.post = None
         if records[0].post_scale is not None:
@@ -70,7 +73,6 @@ class PromptWrites:
             self.log_sums = torch.cat([self._scores(i, i + 1).logsumexp(-1) for i in range(self.n_layers)])
         self._written: Tensor | None = None
         self._writers: dict[tuple[int, Side, int], Tensor] = {}
-        self._maps: dict[tuple[int, Side], tuple[SideMaps, SideScalars]] = {}
 
     # --- components ----------------------------------------------------------------------------------------------
 
@@ -120,8 +122,7 @@ class PromptWrites:
         """Capped logits of layers ``low`` to ``high`` − 1 at ``rows``: [layers, H, rows, T], −inf where not visible."""
         q = self.q[low:high, :, rows].unflatten(1, (-1, self.group))
         scores = (q @ self.k[low:high, :, None].mT).flatten(1, 2) * self.scale[low:high, None, None, None]
-        if self.cap is not None:
-            scores = self.cap * torch.tanh(scores / self.cap)
+        scores = soft_cap(scores, self.cap)
         first = self._masks[low]
         if all(mask is first for mask in self._masks[low:high]):
             return scores.masked_fill_(~first[rows], float("-inf"))
@@ -159,16 +160,14 @@ class PromptWrites:
         places = [(cell.head.index, cell.query, cell.key) for cell in cells]
         head, d, s = torch.tensor(places, device=self.device).mT
         logits = (self.q[layer, head, d] * self.k[layer, head // self.group, s]).sum(-1) * self.scale[layer]
-        if self.cap is not None:
-            logits = self.cap * torch.tanh(logits / self.cap)
+        logits = soft_cap(logits, self.cap)
         return ((logits - self.log_sums[layer, head, d]).exp() * self._masks[layer][d, s]).tolist()
 
     def columns(self, layer: Tensor, head: Tensor, source: Tensor) -> Tensor:
         """What some heads multiply the value of one source token with, at every row: [n, T]."""
         keys = self.k[layer, head // self.group, source].double()
         logits = (self.q[layer, head].double() @ keys[..., None])[..., 0] * self.scale[layer, None].double()
-        if self.cap is not None:
-            logits = self.cap * torch.tanh(logits / self.cap)
+        logits = soft_cap(logits, self.cap)
         weights = (logits - self.log_sums[layer, head].double()).exp()
         if self._windowed:
             seen = torch.stack([self._masks[i] for i in layer.tolist()])
@@ -182,17 +181,12 @@ class PromptWrites:
     def _windowed(self) -> bool:
         return any(record.call.mask is not None for record in self.stream.layers)
 
-    def reading(self, layer: int, side: Side) -> tuple[SideMaps, SideScalars]:
-        """How a layer's heads read the stream, in float64: for single signals, not for the search."""
-        if (layer, side) not in self._maps:
-            maps = side_maps(self.stream.model, layer, side, torch.float64)
-            self._maps[layer, side] = maps, side_scalars(self.stream, layer, side)
-        return self._maps[layer, side]
-
     def writer(self, layer: int, side: Side, index: int) -> Tensor:
         """[d_model, d_head]: the smallest change of the stream that gives a head a wanted change of its vector."""
         if (layer, side, index) not in self._writers:
-            self._writers[layer, side, index] = torch.linalg.pinv(self.reading(layer, side)[0].matrix[index])
+            self._writers[layer, side, index] = torch.linalg.pinv(
+                side_maps(self.stream.model, layer, side, torch.float64).matrix[index]
+            )
         return self._writers[layer, side, index]
 
     # --- read by heads above ---------------------------------------------------------------------------------------
@@ -248,6 +242,16 @@ class PromptWrites:
 
     def _values(self, layer: int) -> Tensor:
         return self.v[layer].repeat_interleave(self.group, dim=0)
+
+
+def _one_cap(model: Model, caps: Sequence[float | None]) -> float | None:
+    """The soft-cap of all layers: whole blocks of layers are rebuilt at once, so they must have the same."""
+    if len(set(caps)) > 1:
+        raise HeadwiseError(
+            f"{model.name} caps the scores of its layers differently ({', '.join(map(str, dict.fromkeys(caps)))}): "
+            "tracing needs one soft-cap for all layers"
+        )
+    return caps[0]
 
 
 def _masks(stream: Stream, prompt: int, span: slice) -> list[Tensor]:

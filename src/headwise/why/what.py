@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from headwise.bases.cell import Channels
-from headwise.bases.relative import channels_needed, sparsity
+from headwise.bases.relative import channels_needed, relative, sparsity
 from headwise.contrast.attribution import query_split
 from headwise.contrast.bank import BankFeature
 from headwise.tracing.writes import PromptWrites
@@ -85,20 +84,20 @@ def what(up: PromptWrites, cell: Cell, features: Sequence[BankFeature] = ()) -> 
     channels = Channels.of(model, head)
     by_channel = scale * channels.split(q, keys)
     logit = by_channel[s]
-    relative = logit - _rest(by_channel, visible, s)
-    order = relative.abs().argsort(descending=True).tolist()
+    lead = relative(by_channel, s, visible)
+    order = lead.abs().argsort(descending=True).tolist()
 
     feature_parts: tuple[FeaturePart, ...] = ()
     if features:
         names = {feature.name: feature.query for feature in features}
         pieces = query_split(names, "shapley") @ q
         rows = scale * (keys @ pieces.mT)
-        lead = rows[s] - _rest(rows, visible, s)
+        parts = relative(rows, s, visible)
         feature_parts = tuple(
-            FeaturePart(feature.name, feature.rank, float(lead[i]), float(rows[s, i]))
+            FeaturePart(feature.name, feature.rank, float(parts[i]), float(rows[s, i]))
             for i, feature in enumerate(features)
         )
-    total = float(relative.sum())
+    total = float(lead.sum())
     rivals = pattern.masked_fill(~visible, -1.0)
     rivals[s] = -1.0
     number = min(RIVALS, int(visible.sum()) - 1)
@@ -106,21 +105,14 @@ def what(up: PromptWrites, cell: Cell, features: Sequence[BankFeature] = ()) -> 
         attention=float(pattern[s]),
         logit=float(logits[s]),
         relative=total,
-        channels=tuple(ChannelPart(c, float(relative[c]), float(logit[c])) for c in order),
-        channels_needed=int(channels_needed(relative)),
-        sparsity=float(sparsity(relative)),
+        channels=tuple(ChannelPart(c, float(lead[c]), float(logit[c])) for c in order),
+        channels_needed=int(channels_needed(lead)),
+        sparsity=float(sparsity(lead)),
         features=feature_parts,
         unexplained=total - sum(part.value for part in feature_parts),
         rivals=tuple(_rival(key, pattern, by_channel, s) for key in rivals.topk(number).indices.tolist()),
         error=abs(float(logit.sum() - logits[s])),
     )
-
-
-def _rest(rows: Tensor, visible: Tensor, s: int) -> Tensor:
-    """The mean over the other visible keys; nothing where there is no other."""
-    others = visible.clone()
-    others[s] = False
-    return rows[others].mean(0) if bool(others.any()) else torch.zeros_like(rows[s])
 
 
 def _rival(key: int, pattern: Tensor, by_channel: Tensor, s: int) -> Rival:

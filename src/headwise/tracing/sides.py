@@ -1,0 +1,229 @@
+"""The two sides of a search: what a candidate's row over keys is, and what all candidates bring to the attention.
+
+A candidate is a (component, channel). On the query side its row over keys is a_ck · b_tk, on the key side
+a_k · b_ck(t); its attribution is the row's product with the firing's gradient g. So all attributions follow from one
+d_head vector y_c per firing and component:
+
+  query side   y_c = weight_dj · M_Q W_O v_j                    IG_ck = w_k · y_c · (Rᵀ_d G_d)_k   with w = gᵀB
+  key side     y_c = Σ_t g_t weight_tj R_t · M_K W_O v_j        IG_ck = a_k · G_s,k · y_c
+
+Rotations act on pairs of dimensions, so the sum over t is one matrix product of patterns with g_t cos and g_t sin, and
+no rotated vector is built that can be avoided (docs/method/tracing.md §3). f firings, N components, t keys, w = d_head.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headwise.model.reading import side_maps
+from headwise.model.rotary import Rotary
+from headwise.types import Side
+
+if TYPE_CHECKING:
+    from headwise.tracing.search import Chunk
+
+
+class _SearchedSide(ABC):
+    """One side of a chunk of firings: component vectors, how channels read them, rows of single candidates."""
+
+    def __init__(self, chunk: Chunk, side: Side, where: Tensor) -> None:
+        """``where`` [f] is the query or key head of each firing."""
+        self.chunk, self.where = chunk, where
+        up, layer = chunk.up, chunk.layer
+        self.n_carried, self.n_static = up.n_carried(layer), up.n_static(layer)
+        scalars = up.stream.scalars(layer, side)
+        # [f, t]: the scalar of each column for the head of each firing
+        self.scalar = scalars.stream[up.prompt, up.span][:, where].mT.double()
+        self.offset_scalar = scalars.offset[up.prompt, up.span][:, where].mT.double()
+        unique, self.place = where.unique(return_inverse=True)
+        maps = side_maps(up.stream.model, layer, side, chunk.shared.dtype)
+        self.matrices, self.offset = maps.matrix[unique], maps.offset
+        self.carried = chunk.shared.carried(up, side, unique, self.matrices)
+
+    def attributions(self) -> Tensor:
+        """What every candidate brings to its firing's attention: [f, N, channels]."""
+        self.y = self.vectors()
+        self.read_by, weight = self.reading()
+        return self.y @ (self.read_by * weight[:, None]).to(self.y.dtype)
+
+    @abstractmethod
+    def vectors(self) -> Tensor:
+        """y_c of every component: [f, N, w]."""
+
+    @abstractmethod
+    def reading(self) -> tuple[Tensor, Tensor]:
+        """The map [f, w, channels] from y_c to coordinates, and what multiplies each coordinate [f, channels]."""
+
+    @abstractmethod
+    def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows over keys [o, m, t] and strengths [o, m] of some candidates [o, m] of firings ``of`` [o]."""
+
+    def _room(self) -> Tensor:
+        """[f, N, w], not filled: heads by token, then static components, then the offset, where there is one."""
+        components = self.n_carried + self.n_static + (self.offset is not None)
+        shape = (len(self.where), components, self.carried.shape[-1])
+        return torch.empty(shape, dtype=self.chunk.up.dtype, device=self.chunk.up.device)
+
+
+class QuerySide(_SearchedSide):
+    def __init__(self, chunk: Chunk) -> None:
+        super().__init__(chunk, "query", chunk.heads)
+
+    def vectors(self) -> Tensor:
+        chunk, up = self.chunk, self.chunk.up
+        distinct, where = chunk.d.unique(return_inverse=True)
+        weights = up.row_weights(chunk.layer, distinct)[where].reshape(len(chunk.firings), -1, 1)
+        vectors = self._room()
+        for i, u in enumerate(self.place.tolist()):
+            torch.mul(self.carried[u], weights[i], out=vectors[i, : self.n_carried])
+        static = up.static[: self.n_static, chunk.d].transpose(0, 1)
+        vectors[:, self.n_carried : self.n_carried + self.n_static] = static @ self.matrices[self.place].mT
+        if self.offset is not None:
+            ratio = self._here(self.offset_scalar) / self._here(self.scalar)
+            vectors[:, -1] = self.offset[self.where] * ratio[:, None].to(self.offset.dtype)
+        return vectors
+
+    def reading(self) -> tuple[Tensor, Tensor]:
+        chunk, reading = self.chunk, self.chunk.query_map
+        if chunk.rotary is not None:
+            # [1, channels, f, w] turned back at each firing's own position
+            turned = chunk.rotary.at_positions(chunk.d).transposed(reading.permute(2, 0, 1)[None])
+            reading = turned[0].permute(1, 2, 0)
+        reading = reading * (chunk.scale * self._here(self.scalar))[:, None, None]
+        return reading, (chunk.g[:, None] @ chunk.b)[:, 0]
+
+    def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
+        chunk = self.chunk
+        chosen = self.y[of[:, None], component].double()
+        along = self.read_by[of].mT.gather(1, channel[..., None].expand(-1, -1, chosen.shape[2]))
+        coordinate = (chosen * along).sum(-1)
+        b = chunk.b[of].mT.gather(1, channel[..., None].expand(-1, -1, chunk.T))
+        # A query's coordinate holds scale and σ; a null channel has no σ, its coordinate is as large as it is.
+        sigma = chunk.sigma[of].gather(1, channel)
+        unit = chunk.scale * torch.where(sigma > 0, sigma, torch.ones_like(sigma))
+        return coordinate[..., None] * b * chunk.visible[of][:, None], coordinate / unit
+
+    def _here(self, scalars: Tensor) -> Tensor:
+        """Of scalars [f, t], those at each firing's query: [f]."""
+        return scalars.gather(1, self.chunk.d[:, None])[:, 0]
+
+
+class KeySide(_SearchedSide):
+    def __init__(self, chunk: Chunk) -> None:
+        super().__init__(chunk, "key", chunk.kv)
+        # static components are read at every key: [unique, static, t, w]
+        static = torch.einsum("ntx,uwx->untw", chunk.up.static[: self.n_static], self.matrices)
+        self.turned_static = _turned(chunk.rotary, static)
+        self.turned_offset: Tensor | None = None
+        if self.offset is not None:
+            constant = self.offset[self.where][:, None, None].expand(-1, 1, chunk.T, -1)
+            self.turned_offset = _turned(chunk.rotary, constant)[:, 0]  # [f, t, w]
+
+    def vectors(self) -> Tensor:
+        chunk, up = self.chunk, self.chunk.up
+        weight = (chunk.g * self.scalar).to(up.dtype)
+        vectors = self._room()
+        per_layer = up.n_heads * chunk.T
+        mixed = Turns(chunk.rotary, weight)
+        for low, high, pattern in up.blocks(chunk.layer):
+            rows = slice(low * per_layer, high * per_layer)
+            mixed.apply(pattern, self.carried[:, rows], self.place, vectors[:, rows])
+        vectors[:, self.n_carried : self.n_carried + self.n_static] = torch.einsum(
+            "ft,fntw->fnw", weight, self.turned_static[self.place]
+        )
+        if self.turned_offset is not None:
+            off_weight = (chunk.g * self.offset_scalar).to(up.dtype)
+            vectors[:, -1] = (off_weight[:, None] @ self.turned_offset)[:, 0]
+        return vectors
+
+    def reading(self) -> tuple[Tensor, Tensor]:
+        return self.chunk.key_map.mT, self.chunk.a
+
+    def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
+        chunk, (o, m) = self.chunk, component.shape
+        width = self.y.shape[2]
+        along = (
+            chunk.key_map[of].gather(1, channel[..., None].expand(-1, -1, width)).flatten(0, 1)
+        )  # [o·m, w]
+        owner, index = of[:, None].expand(-1, m).flatten(), component.flatten()  # [o·m]
+        rows = torch.zeros(o * m, chunk.T, dtype=torch.float64, device=index.device)
+        for kind in (self._carried_rows, self._static_rows, self._offset_rows):
+            kind(rows, index, owner, along)
+        a = chunk.a[of].gather(1, channel)
+        rows = rows.view(o, m, chunk.T)
+        strength = rows.gather(2, chunk.s[of][:, None, None].expand(-1, m, 1))[..., 0]
+        return rows * a[..., None] * chunk.visible[of][:, None], strength
+
+    def _carried_rows(self, rows: Tensor, index: Tensor, owner: Tensor, along: Tensor) -> None:
+        """What heads carried from single tokens, at every key."""
+        at = (index < self.n_carried).nonzero()[:, 0]
+        if not len(at):
+            return
+        up, mine = self.chunk.up, owner[at]
+        rest, source = index[at] // self.chunk.T, index[at] % self.chunk.T
+        weights = up.columns(rest // up.n_heads, rest % up.n_heads, source)
+        y = self.carried[self.place[mine], index[at]].double()
+        rows[at] = weights * self.scalar[mine] * turned_product(self.chunk.rotary, along[at], y)
+
+    def _static_rows(self, rows: Tensor, index: Tensor, owner: Tensor, along: Tensor) -> None:
+        """Embedding, biases and MLPs."""
+        at = ((index >= self.n_carried) & (index < self.n_carried + self.n_static)).nonzero()[:, 0]
+        if len(at):
+            y = self.turned_static[self.place[owner[at]], index[at] - self.n_carried].double()
+            rows[at] = (y @ along[at][..., None])[..., 0] * self.scalar[owner[at]]
+
+    def _offset_rows(self, rows: Tensor, index: Tensor, owner: Tensor, along: Tensor) -> None:
+        at = (index == self.n_carried + self.n_static).nonzero()[:, 0]
+        if len(at) and self.turned_offset is not None:
+            y = self.turned_offset[owner[at]].double()
+            rows[at] = (y @ along[at][..., None])[..., 0] * self.offset_scalar[owner[at]]
+
+
+# --- rotations at every key ------------------------------------------------------------------------------------------
+
+
+def _turned(rotary: Rotary | None, vectors: Tensor) -> Tensor:
+    """Rotate vectors [u, n, t, w], each at its own column."""
+    return vectors if rotary is None else rotary.turn(vectors)
+
+
+def turned_product(rotary: Rotary | None, left: Tensor, right: Tensor) -> Tensor:
+    """⟨left, R_t right⟩ at every column t, for vectors [n, w]: [n, T], without building the rotated vectors."""
+    if rotary is None:
+        return (left * right).sum(-1, keepdim=True)
+    half = rotary.cos.shape[-1] // 2
+    cos, sin = (x[0, :, :half].to(left.dtype) for x in (rotary.cos, rotary.sin))
+    l1, l2, r1, r2 = left[:, :half], left[:, half : 2 * half], right[:, :half], right[:, half : 2 * half]
+    rest = (left[:, 2 * half :] * right[:, 2 * half :]).sum(-1, keepdim=True)
+    return (l1 * r1 + l2 * r2) @ cos.mT + (l2 * r1 - l1 * r2) @ sin.mT + rest
+
+
+class Turns:
+    """Sums over keys of weight_t · R_t: what the key side needs of a pattern, for every firing at once."""
+
+    def __init__(self, rotary: Rotary | None, weight: Tensor) -> None:
+        """``weight`` is [f, T]."""
+        self.f, tokens = weight.shape
+        self.half = 0 if rotary is None else rotary.cos.shape[-1] // 2
+        columns = [weight.mT[..., None]]
+        if rotary is not None:
+            cos, sin = (x[0, :, : self.half].to(weight.dtype) for x in (rotary.cos, rotary.sin))
+            columns += [weight.mT[..., None] * cos[:, None], weight.mT[..., None] * sin[:, None]]
+        self.columns = torch.cat(columns, -1).view(tokens, -1)
+
+    def apply(self, pattern: Tensor, carried: Tensor, place: Tensor, out: Tensor) -> None:
+        """Patterns [l, H, T, T] and projected values [u, l·H·T, w] into ``out`` [f, l·H·T, w]."""
+        sums = (pattern.mT.reshape(-1, pattern.shape[-2]) @ self.columns).view(-1, self.f, 1 + 2 * self.half)
+        half = self.half
+        for i, u in enumerate(place.tolist()):
+            y, mix = carried[u], sums[:, i]
+            if half:
+                cos, sin = mix[:, 1 : 1 + half], mix[:, 1 + half :]
+                first, second = y[:, :half], y[:, half : 2 * half]
+                torch.mul(first, cos, out=out[i, :, :half]).addcmul_(second, sin, value=-1)
+                torch.mul(second, cos, out=out[i, :, half : 2 * half]).addcmul_(first, sin)
+            out[i, :, 2 * half :] = y[:, 2 * half :] * mix[:, :1]
