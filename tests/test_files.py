@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 from pathlib import Path
@@ -128,3 +129,26 @@ def test_what_is_not_json_is_refused_with_its_reason(text: str | bytes, reason: 
 
 def test_a_pair_of_escapes_is_one_character() -> None:
     assert jsons.parse('"\\ud83d\\ude00"') == "😀"
+
+
+OWN = re.compile(
+    r"\.write_text\(|\.write_bytes\(|\.open\(\"[wax]|open\([^)]*, \"[wax]|os\.replace|save_file\(|json\.dump\("
+)
+THROUGH_THE_MODULE = re.compile(r"(part|files|folder|self)\.(write_text|write_bytes|open)\(")
+
+
+def test_no_other_module_writes_files_its_own_way() -> None:
+    """Only what fills a new folder that is renamed as a whole may write plainly."""
+    source = Path(jsons.__file__).parent
+    found = {
+        str(file.relative_to(source))
+        for file in source.rglob("*.py")
+        for line in file.read_text("utf-8").splitlines()
+        if "replacing(" not in line and OWN.search(THROUGH_THE_MODULE.sub("", line))
+    }
+    assert found <= {
+        "files.py",
+        "model/loading/fetch.py",
+        "model/loading/store.py",
+        "model/loading/convert.py",
+    }

@@ -44,8 +44,6 @@ def check(shape: type[Shaped], data: Any, where: str, hint: str = "") -> Shaped:
 
     Without ``where`` the line begins with the field, for a caller that says itself where it is.
 
-    Without ``where`` the line begins with the field, for a caller that says itself where it is.
-
     >>> class Point(Shape):
     ...     x: Index
     ...     labels: Row[str] = ()

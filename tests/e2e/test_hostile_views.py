@@ -1,0 +1,181 @@
+"""Notebook views and saved pages of results whose every text is hostile, opened in a real browser: nothing runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from family_runs import edge, prompt_row, write_run
+from tiny import prompts_of, tiny
+from words import worded_model
+
+import headwise
+from headwise.circuits.circuit import Circuit, Edge, Node
+from headwise.contrast.rows import AttributionRow
+from headwise.show.circuits.page import circuit_page
+from headwise.show.contrast.report import attribution_report, features_report
+from headwise.show.families.report import families_report
+from headwise.show.why.page import page as why_page
+from headwise.why.explain import Explanation, explain
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+CHROMIUM = os.environ.get("HEADWISE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium found: install it, or set HEADWISE_CHROMIUM to a browser"
+)
+SWITCHES = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+]
+
+RUN = "alert(1);window.ran=1"
+HOSTILE = (
+    f'"><img src=x onerror="{RUN}">',
+    f"</script><script>{RUN}</script>",
+    f"<svg onload={RUN}>",
+    "<a href='https://evil.example/'>here</a>",
+    f"javascript:{RUN}",
+    "{{data}}<!--",
+    "\x1b[31m\x00\u2028\u202e",
+)
+ALL = " ".join(HOSTILE)
+FOREIGN = "img, svg[onload], a[href*=evil], a[href^=javascript], iframe, object, embed, [onerror], [onload]"
+"""What can only have come out of the data."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def inert(browser: Any, tmp_path: Path) -> Callable[[str], Any]:
+    """Open markup; it must ask for nothing, run nothing and hold no element that the data asked for."""
+
+    def opened(markup: str) -> Any:
+        file = tmp_path / "page.html"
+        file.write_text(markup, encoding="utf-8", errors="replace")
+        troubles: list[str] = []
+        asked: list[str] = []
+        shown = browser.new_page()
+        shown.on("pageerror", lambda error: troubles.append(str(error)))
+        shown.on("dialog", lambda dialog: (troubles.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        shown.on("request", lambda request: asked.append(request.url))
+        shown.route(re.compile(r"^(?!file:)"), lambda route: route.abort())
+        shown.goto(file.as_uri())
+        shown.wait_for_timeout(150)
+        found = shown.locator(FOREIGN).count(), shown.evaluate("window.ran"), shown.inner_text("body")
+        shown.close()
+        assert troubles == []
+        assert [url for url in asked if url != file.as_uri() and not url.startswith(("data:", "blob:"))] == []
+        assert found[:2] == (0, None)
+        return found[2]
+
+    return opened
+
+
+def cell(view: str) -> str:
+    """A notebook's page around a view. It has no policy: whatever is in the view may run."""
+    return f'<!doctype html><meta charset="utf-8"><body>{view}</body>'
+
+
+@pytest.fixture(scope="module")
+def circuit() -> Circuit:
+    nodes = (Node("embedding", -1, None, 0, 0), Node("head", 0, 1, 1, 0, 0.5), Node("answer", 2, None, 1, 1))
+    edges = (
+        Edge("embedding@0", "L0H1@1<-0", ALL, 0.5, (ALL,)),  # pyright: ignore[reportArgumentType]
+        Edge("L0H1@1<-0", "answer@1", "query", 1.0),
+    )
+    return Circuit(
+        nodes,
+        edges,
+        tokens=(ALL, ALL),
+        prompt=ALL,
+        answer=ALL,
+        wrong=ALL,
+        model=ALL,
+        mode=ALL,
+        notes=(ALL,),
+        top=ALL,
+    )
+
+
+@pytest.fixture(scope="module")
+def why() -> Explanation:
+    plain = explain(tiny("llama"), prompts_of(12)[0], draws=5)
+    answer = replace(plain.answer, text=ALL, wrong_text=ALL)
+    return replace(plain, tokens=(ALL,) * len(plain.tokens), prompt=ALL, answer=answer)
+
+
+def test_the_test_would_notice(inert: Callable[[str], Any]) -> None:
+    for markup in HOSTILE[:4]:
+        with pytest.raises(AssertionError):
+            inert(cell(markup))
+
+
+def test_a_circuit(inert: Callable[[str], Any], circuit: Circuit) -> None:
+    assert "<img src=x" in inert(cell(circuit._repr_html_()))
+    assert "<img src=x" in inert(circuit_page(circuit))
+
+
+def test_an_explanation(inert: Callable[[str], Any], why: Explanation) -> None:
+    assert "<img src=x" in inert(cell(why._repr_html_()))
+    assert "<img src=x" in inert(why_page(why))
+
+
+def test_attribution(inert: Callable[[str], Any]) -> None:
+    rows = [
+        AttributionRow(
+            head="L1H1",
+            method=method,
+            position=position,
+            token=ALL,
+            feature=feature,
+            logit=1.0,
+            centred=0.5,
+            explained=0.5,
+        )
+        for method in ("sequential", "shapley")
+        for position in range(3)
+        for feature in (ALL, "residual", "total")
+    ]
+    inert(attribution_report(rows, ALL).html())
+
+
+def test_features(inert: Callable[[str], Any]) -> None:
+    found = headwise.find_features(worded_model(), "binding", heads="L1H2", prompts=40, test=12, scan=12)
+    hostile = replace(found, task=ALL, model=ALL, warnings=(ALL,))
+    assert "<img src=x" in inert(cell(hostile._repr_html_()))
+    inert(features_report(hostile).html())
+
+
+def test_families(inert: Callable[[str], Any], tmp_path: Path) -> None:
+    prompts = [
+        prompt_row(i, {"kind": HOSTILE[i % 2], "<b>name</b>": ALL}, text=ALL, answer=ALL, wrong=ALL, top=ALL)
+        for i in range(24)
+    ]
+    edges = [edge(i, f"L0H{j}", f"L2H{j}", "query", (j, j + 1 + i % 2)) for i in range(24) for j in range(4)]
+    write_run(tmp_path / "run", prompts, edges, model=HOSTILE[0], task=HOSTILE[1])
+    found = headwise.find_families(tmp_path / "run", by="kind")
+    inert(families_report(found).html())
+
+
+def test_every_view_is_in_this_file() -> None:
+    """A type that learns to show itself in a notebook must be tried here too."""
+    source = Path(headwise.__file__).parent
+    views = {
+        str(f.relative_to(source)) for f in source.rglob("*.py") if "def _repr_html_" in f.read_text("utf-8")
+    }
+    assert views == {"contrast/result.py", "why/explain.py", "circuits/circuit.py"}
