@@ -85,6 +85,13 @@ def test_what_is_ambiguous_is_refused_with_its_positions() -> None:
         one_position(many, "a", "key")
 
 
+def test_a_refusal_names_the_place_that_is_meant() -> None:
+    with pytest.raises(HeadwiseError, match=r"^query position -3 is outside the prompt, which has 2 tokens"):
+        one_cell(["a", "b"], -3, 0)
+    with pytest.raises(HeadwiseError, match=r"^key 'c' is not in the prompt; its tokens are 0:'a' 1:'b'$"):
+        one_cell(["a", "b"], 1, "c")
+
+
 @pytest.mark.parametrize("wanted", [1.5, True, None, [1]])
 def test_what_is_neither_number_nor_text_is_no_position(wanted: Any) -> None:
     with pytest.raises(HeadwiseError, match="is not a position: give a whole number or the token's text"):

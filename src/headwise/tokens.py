@@ -212,17 +212,17 @@ def chat_text(tokenizer: Any, text: str) -> str:
 # --- places in a prompt --------------------------------------------------------------------------------------------
 
 
-def find_positions(tokens: Sequence[str], wanted: str | int) -> list[int]:
+def find_positions(tokens: Sequence[str], wanted: str | int, what: str = "") -> list[int]:
     """Positions of a token given as text, or the one position given as a number.
 
     A number, also one in digits, is a position and counts from the end if negative. Text matches a token exactly,
-    or up to surrounding spaces if no token matches exactly.
+    or up to surrounding spaces if no token matches exactly. ``what`` names the place in a refusal (``query``).
 
     >>> find_positions(["When", " John", " and", " John"], "John"), find_positions(["a", "b"], "-1")
     ([1, 3], [1])
     """
     if not isinstance(wanted, str) or _NUMBER.fullmatch(wanted):
-        return [_position(tokens, wanted)]
+        return [_position(tokens, wanted, what)]
     exact = [position for position, token in enumerate(tokens) if token == wanted]
     if exact:
         return exact
@@ -231,7 +231,9 @@ def find_positions(tokens: Sequence[str], wanted: str | int) -> list[int]:
     if not loose:
         known = " ".join(f"{position}:{token!r}" for position, token in enumerate(tokens[:30]))
         more = " …" if len(tokens) > 30 else ""
-        raise HeadwiseError(f"token {shortened(wanted)!r} is not in the prompt; its tokens are {known}{more}")
+        raise HeadwiseError(
+            f"{what or 'token'} {shortened(wanted)!r} is not in the prompt; its tokens are {known}{more}"
+        )
     return loose
 
 
@@ -249,7 +251,7 @@ def one_position(tokens: Sequence[str], wanted: str | int, what: str, *, upto: i
     ...
     headwise.errors.HeadwiseError: key ' ben' occurs at positions 4 and 6: pass one of them
     """
-    found = find_positions(tokens, wanted)
+    found = find_positions(tokens, wanted, what)
     if upto is not None and len(found) > 1:
         found = [position for position in found if position <= upto] or found
     if len(found) > 1:
@@ -285,7 +287,7 @@ def require_seen(tokens: Sequence[str], query: int, key: int) -> None:
         )
 
 
-def _position(tokens: Sequence[str], wanted: Any) -> int:
+def _position(tokens: Sequence[str], wanted: Any, what: str) -> int:
     # Thousands of digits are no number to Python, and outside any prompt.
     is_text = isinstance(wanted, str)
     position = whole(wanted) if not is_text else int(wanted) if len(wanted) < 20 else len(tokens)
@@ -293,8 +295,9 @@ def _position(tokens: Sequence[str], wanted: Any) -> int:
         raise HeadwiseError(f"{in_short(wanted)} is not a position: give a whole number or the token's text")
     if not -len(tokens) <= position < len(tokens):
         given = shortened(wanted) if is_text else in_short(position)
+        named = f"{what} position {given}" if what else f"position {given}"
         raise HeadwiseError(
-            f"position {given} is outside the prompt, which has {len(tokens)} tokens (0 to {len(tokens) - 1})"
+            f"{named} is outside the prompt, which has {len(tokens)} tokens (0 to {len(tokens) - 1})"
         )
     return position % len(tokens)
 

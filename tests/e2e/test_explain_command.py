@@ -88,7 +88,7 @@ def test_ten_thousand_characters(capsys: pytest.CaptureFixture[str]) -> None:
         (["explain", PROMPT, "--head", "nine"], "'nine' is not a head"),
         (["explain", PROMPT, "--head", "L1H0", "--query", "77"], "position 77 is outside the prompt"),
         (["explain", PROMPT, "--head", "L1H0", "--query", "2", "--key", "5"], "comes after query"),
-        (["explain", PROMPT, "--head", "L1H0", "--key", "Bob"], "token 'Bob' is not in the prompt"),
+        (["explain", PROMPT, "--head", "L1H0", "--key", "Bob"], "key 'Bob' is not in the prompt"),
         (["explain", PROMPT, "--features", "nowhere"], "there are no features at"),
         (["explain", PROMPT, "--html", "/proc/nothing/page.html"], "cannot be written"),
         (["explain", PROMPT, "--answer", "Mary Poppins"], "tokens"),

@@ -209,7 +209,7 @@ def test_bad_requests_are_one_line(change: dict, message: str) -> None:
         ("L0H0", 3, 1, "L0H0 is in layer 0"),
         ("L1H0", 30, 1, "query position 30 is outside the prompt, which has 9 tokens"),
         ("L1H0", 3, -10, "key position -10 is outside"),
-        ("L1H0", 3, 5, "key position 5 lies after query position 3"),
+        ("L1H0", 3, 5, r"key '.*' \(5\) comes after query '.*' \(3\), which cannot see it"),
         ("L1H0", 8, 1, "outside the window"),
     ],
 )

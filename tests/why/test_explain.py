@@ -197,5 +197,5 @@ def test_the_proof_holds_on_the_default_model(ioi: Explanation) -> None:
 def test_ambiguous_tokens_are_listed(smollm2: Model) -> None:
     with pytest.raises(HeadwiseError, match=r"^key ' John' occurs at positions 1 and 9: pass one of them$"):
         headwise.explain(smollm2, PROMPT, head="L23H3", key=" John")
-    with pytest.raises(HeadwiseError, match="token 'Bob' is not in the prompt"):
+    with pytest.raises(HeadwiseError, match=r"^key 'Bob' is not in the prompt"):
         headwise.explain(smollm2, PROMPT, head="L23H3", key="Bob")

@@ -14,7 +14,7 @@ from headwise.circuits.trace import rules_for
 from headwise.errors import HeadwiseError
 from headwise.model.stream import Stream, split
 from headwise.randomness import seeded
-from headwise.tokens import Prompt, shown
+from headwise.tokens import Prompt, one_cell, shown
 from headwise.tracing.search import LayerSearch, SideSignals
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Head, Side, Sides, Signal
@@ -53,8 +53,8 @@ def trace_firing(
     model: Model,
     prompt: Prompt,
     head: Head | str,
-    query: int,
-    key: int,
+    query: str | int,
+    key: str | int,
     *,
     tau: float | None = None,
     side: str = "both",
@@ -65,6 +65,7 @@ def trace_firing(
 ) -> FiringTrace:
     """The smallest sets of signals without which ``head`` at ``query`` would not attend to ``key``.
 
+    ``query`` and ``key`` are positions or the text of tokens.
     Both sides are searched on their own; the counterfactual is given for each and, for ``side="both"``, for both
     together: the attention that is predicted, that of the really edited pass, and those of ``draws`` passes in which as
     many signals of *unused* channels of the head leave instead.
@@ -77,11 +78,8 @@ def trace_firing(
     )
     rules = rules_for(mode, tau, rule, sides)
     token_ids = model.prompt_ids(prompt)
-    d, s = (_position(p, len(token_ids), name) for p, name in ((query, "query"), (key, "key")))
-    if s > d:
-        raise HeadwiseError(
-            f"key position {s} lies after query position {d}: a head reads itself and what came before"
-        )
+    tokens = shown(model.tokenizer, token_ids)
+    d, s = one_cell(tokens, query, key)
     if wanted.layer == 0:
         raise HeadwiseError(
             f"{wanted} is in layer 0, where only the embedding was written: there is nothing to trace"
@@ -103,7 +101,6 @@ def trace_firing(
         found = LayerSearch(model, wanted.layer, rules, up.dtype).run(up, [firing])[0]
         counterfactuals = _counterfactuals(model, stream, up, firing, found, attention, draws, seed)
         error = max(stream.shares(wanted, one, d if one == "query" else s).error for one in sides)
-    tokens = shown(model.tokenizer, token_ids)
     return FiringTrace(wanted, d, s, tokens, attention, threshold, found, counterfactuals, error)
 
 
@@ -131,11 +128,3 @@ def _counterfactuals(
                            tuple(edited[start : start + draws]))
         )  # fmt: skip
     return tuple(replace(c, target=Node.of(firing).id) for c in made)
-
-
-def _position(position: int, length: int, what: str) -> int:
-    if not -length <= position < length:
-        raise HeadwiseError(
-            f"{what} position {position} is outside the prompt, which has {length} tokens (0 to {length - 1})"
-        )
-    return position % length
