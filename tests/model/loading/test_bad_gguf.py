@@ -71,7 +71,7 @@ def with_field(content: bytes, key: str, value: int) -> bytes:
         ("llama.attention.head_count_kv", 0, "m.gguf"),
         ("llama.attention.head_count", 3, "m.gguf"),
         ("llama.rope.dimension_count", 2**30, "asks for"),
-        ("llama.rope.dimension_count", 4, "m.gguf"),
+        ("llama.rope.dimension_count", 4, "q_proj.weight is [32, 16] in the file, [16, 16] by"),
     ],
 )
 def test_sizes_that_are_not_the_files(whole: bytes, tmp_path: Path, key: str, value: int, words: str) -> None:

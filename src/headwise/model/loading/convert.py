@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headwise.errors import HeadwiseError
-from headwise.model.loading.fit import gaps, refuse_larger, refuse_unplaced
-from headwise.model.loading.folder import refuse_absurd_sizes
+from headwise.model.loading.fit import gaps, refuse_larger, refuse_misfit, refuse_unplaced
+from headwise.model.loading.folder import WEIGHTS, held_tensors, refuse_absurd_sizes
 from headwise.model.loading.gguf_header import Header, read_header, refuse_unusable
 from headwise.model.loading.trouble import first_line
 
@@ -64,7 +64,7 @@ def convert(path: Path, target: Path, report: Report = _silent) -> None:
         model = _model(path, header)
         report("writing float32 weights")
         tokenizer.save_pretrained(target)
-        _write(model, target)
+        _write(model, target, path.name)
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def _model(path: Path, header: Header) -> Any:
     return model
 
 
-def _write(model: Any, target: Path) -> None:
+def _write(model: Any, target: Path, source: str) -> None:
     import torch
     from safetensors.torch import save_file
 
@@ -220,7 +220,7 @@ def _write(model: Any, target: Path) -> None:
             continue
         seen.add(place)
         tensors[name] = tensor.detach().to(torch.float32).contiguous()
-    save_file(tensors, target / "model.safetensors", metadata={"format": "pt"})
+    save_file(tensors, target / WEIGHTS, metadata={"format": "pt"})
     config = model.config.to_dict()
     config.pop("quantization_config", None)
     for place in ("_name_or_path", "_model_name_or_path"):
@@ -229,3 +229,5 @@ def _write(model: Any, target: Path) -> None:
     config["dtype"] = "float32"
     plain = type(model.config).from_dict(config)
     plain.save_pretrained(target)
+    # transformers takes a GGUF tensor of any shape; a model that does not fit itself must not be kept.
+    refuse_misfit(held_tensors([target / WEIGHTS], target.name), plain, source)
