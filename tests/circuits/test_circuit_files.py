@@ -80,7 +80,10 @@ NOT_A_SHAPE: list[tuple[Change, str]] = [
     (lambda d: d.update(schema=None), "has schema null"),
     (lambda d: d.update(schema=True), "has schema true"),
     (lambda d: d.update(schema=0), "schema is 0, not 1"),
-    (lambda d: d.pop("kind"), "is not a circuit: give a file written by headwise trace"),
+    (
+        lambda d: d.pop("kind"),
+        "is not a circuit: give a file that Circuit.save or `headwise trace --save FILE` wrote",
+    ),
     (lambda d: d.pop("nodes"), "the field 'nodes' is missing: trace it again"),
     (lambda d: d["model"].pop("weight_hash"), "the field 'model.weight_hash' is missing"),
     (lambda d: d["model"].update(weight_hash=""), "model.weight_hash is '', not 64 hexadecimal digits"),

@@ -15,7 +15,7 @@ from headwise.validation import check, quoted
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
-GIVE = "give a file written by headwise trace --json"
+GIVE = "give a file that Circuit.save or `headwise trace --save FILE` wrote"
 
 
 def to_json(circuit: Circuit) -> dict[str, Any]:

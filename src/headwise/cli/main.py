@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from headwise.errors import HeadwiseError, NeedsSetting
 from headwise.strings import printable
@@ -38,12 +38,15 @@ GROUPS: dict[str, dict[str, str]] = {
         "models": "list, get and remove models",
         "doctor": "check that a model is captured, edited and split exactly",
     },
+    "Shell": {"completion": "the script that makes bash, zsh or fish complete commands"},
 }
 # verb: (module, what it does in one line)
 VERBS: dict[str, tuple[str, str]] = {
     verb: (f"headwise.cli.{verb}", line) for verbs in GROUPS.values() for verb, line in verbs.items()
 }
 
+# for every verb, before or after its name
+OPTIONS = {"--help": "what there is", "--quiet": "no progress on stderr", "--version": "the version"}
 QUIET = ("-q", "--quiet")
 WRONG_USE = 2
 INTERRUPTED = 130
@@ -55,6 +58,8 @@ def run() -> None:
 
     try:
         prepare()
+        if "_HEADWISE_COMPLETE" in os.environ:
+            _complete()
         code = main(sys.argv[1:], start_again=_start_again)
     except HeadwiseError as error:
         code = _complain(str(error))
@@ -91,6 +96,16 @@ def main(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _complete() -> NoReturn:
+    """Answer a shell that asks what the word under the cursor may become."""
+    from headwise.cli.completion import complete
+
+    with suppress(Exception):  # a shell has no use for a complaint
+        complete(sys.argv[1:])
+        sys.stdout.flush()
+    os._exit(0)
 
 
 def _start_again(variables: Mapping[str, str]) -> None:

@@ -43,7 +43,14 @@ def models(
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="smollm2 (the default model) or gemma3-270m.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="smollm2 (the default model) or gemma3-270m.",
+            metavar="NAME",
+            autocompletion=options.model_names,
+        ),
+    ],
     accept_license: Annotated[
         bool, typer.Option("--accept-license", help="I have read the model's terms and accept them.")
     ] = False,

@@ -93,7 +93,7 @@ def _starting(choices: Iterable[str]) -> Any:
     return lambda incomplete: [one for one in choices if one.startswith(incomplete)]
 
 
-def _models(incomplete: str) -> list[str]:
+def model_names(incomplete: str) -> list[str]:
     from headwise.model.loading.catalogue import known_models
 
     return [model.name for model in known_models() if model.name.startswith(incomplete)]
@@ -104,7 +104,10 @@ def _models(incomplete: str) -> list[str]:
 Model = Annotated[
     str | None,
     typer.Option(
-        help="A known model, hub id, folder or .gguf.", metavar="M", callback=_text, autocompletion=_models
+        help="A known model, hub id, folder or .gguf.",
+        metavar="M",
+        callback=_text,
+        autocompletion=model_names,
     ),
 ]
 ModelArgument = Annotated[
@@ -113,7 +116,7 @@ ModelArgument = Annotated[
         help="A known model, hub id, folder or .gguf (default: smollm2).",
         metavar="MODEL",
         callback=_text,
-        autocompletion=_models,
+        autocompletion=model_names,
     ),
 ]
 Prompt = Annotated[

@@ -85,7 +85,7 @@ class RunFolder:
         if found.schema_ != asked.schema_:
             raise HeadwiseError(
                 f"{str(self.path)!r} holds a run of an older version, which can be read but not continued: "
-                "choose a fresh --out folder"
+                "choose a fresh out= folder"
             )
         other = [key for key in asked.config if found.config.get(key) != asked.config[key]]
         raise HeadwiseError(

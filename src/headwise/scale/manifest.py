@@ -133,7 +133,7 @@ def read_finished(path: Path, kind: str, make: str, last: str | None = None) -> 
         if not path.exists():
             raise HeadwiseError(f"there is no folder {name!r}: {hint}")
         if not path.is_dir():
-            raise HeadwiseError(f"{name!r} is not a folder: give the --out folder of `{make}`")
+            raise HeadwiseError(f"{name!r} is not a folder: give the folder that `{make}` made")
         if not any(path.iterdir()):
             raise HeadwiseError(f"the folder {name!r} is empty and holds no finished run: {hint}")
         if not (path / FILE).exists():

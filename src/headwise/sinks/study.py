@@ -163,7 +163,7 @@ def find_sinks(
     if not heads:
         raise HeadwiseError(
             f"no head gives sinks {parked:g} of its attention "
-            f"(the most is {float(attention.nan_to_num(0.0).max()):.3f}): give a smaller --parked"
+            f"(the most is {float(attention.nan_to_num(0.0).max()):.3f}): give a smaller parked="
         )
     chosen = parking.with_sinks[:traced]
     found = trace_parked(

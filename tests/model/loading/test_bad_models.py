@@ -347,7 +347,7 @@ def test_names_that_no_file_can_have(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["owner/model", "gpt2", "", None, 7, "x" * 300, "a\0b", "~nobody-at-all/x"])
 def test_a_run_may_not_name_a_model_of_the_hub(name: Any) -> None:
-    with pytest.raises(HeadwiseError, match="give the model that was traced with --model"):
+    with pytest.raises(HeadwiseError, match="give the model that was traced with model="):
         place.refuse_remote(name)
 
 

@@ -59,7 +59,7 @@ def refuse_remote(name: object) -> None:
     given = repr(shortened(name)) if isinstance(name, str) and name else "no model"
     raise HeadwiseError(
         f"the run names {given}, which is neither a known model nor a folder here: give the model that was traced "
-        "with --model"
+        "with model="
     )
 
 

@@ -85,7 +85,9 @@ def _order_is_position(contrast: Contrast, name: str) -> list[str]:
     r = order_position_correlation(contrast) if contrast.varies == "order" else 0.0
     if r < 0.995:
         return []
-    return [f"{name}: order and token position correlate by {r:.3f}: use --jitter to tell them apart"]
+    return [
+        f"{name}: order and token position correlate by {r:.3f}: vary sentence lengths (jitter) to tell them apart"
+    ]
 
 
 def _leaks(task: Task) -> list[str]:
