@@ -6,10 +6,12 @@ import json
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tiny import prompts_of, tiny
+from toy_answers import contents, kept
 
 import headwise
 from headwise.bases.cell import split_cell
@@ -214,3 +216,51 @@ def test_the_default_model_on_indirect_objects(
     assert document["overall"]["difference"]["ci"][1] < 0
     assert len(document["heads"]) == 12
     assert (tmp_path / "run" / "report.html").stat().st_size > 1_000_000
+
+
+def test_an_interrupted_study_continues_to_the_same_bytes(
+    small: Model, task: AnswerSet, tmp_path: Path
+) -> None:
+    def go(out: Path, progress: Any = None) -> SparsityStudy:
+        return measure_sparsity(small, task, prompts=20, rotations=2, out=out, progress=progress)
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if done >= 8:
+            raise KeyboardInterrupt
+
+    whole = go(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path / "run", stop)
+    assert len(kept(tmp_path / "run")) == 1
+    seen: list[int] = []
+    go(tmp_path / "run", lambda stage, done, total: seen.append(done))
+    assert seen[0] == 8
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+    assert set(contents(tmp_path / "run")) == {"manifest.json", "sparsity.json"}
+    # What goes through a file is what stays in memory.
+    document = measure_sparsity(small, task, prompts=20, rotations=2).document()
+    assert {**document, "seconds": 0} == {**whole.document(), "seconds": 0}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("mine")
+    with pytest.raises(HeadwiseError, match="holds other files"):
+        go(tmp_path / "mine")
+    assert contents(tmp_path / "mine") == {"thesis.tex": b"mine"}
+
+
+def test_wrong_answers_are_counted_by_the_logits(
+    small: Model, task: AnswerSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by the words of a note."""
+    from dataclasses import replace
+
+    from headwise.survey import chunks
+
+    turned = [
+        AnswerPrompt(p.prompt, p.wrong or "", p.answer, {}, p.wrong_id or 0, p.answer_id)
+        for p in task.prompts[:3]
+    ]
+    real = chunks.trace
+    monkeypatch.setattr(chunks, "trace", lambda *a, **k: [replace(c, notes=()) for c in real(*a, **k)])
+    mixed = AnswerSet("mixed", (*turned, *task.prompts[3:12]))
+    study = measure_sparsity(small, mixed, prompts=12, rotations=1)
+    assert study.wrong == 3

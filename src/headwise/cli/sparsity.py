@@ -8,7 +8,7 @@ import typer
 
 from headwise.cli import options
 from headwise.cli.bars import stage_bars
-from headwise.cli.outputs import finish, keep_study, report_in
+from headwise.cli.outputs import finish, report_in
 from headwise.cli.verb import new_app
 
 app = new_app("Split the attention that a task's circuits use over channels, beside rotated directions.")
@@ -32,14 +32,14 @@ def sparsity(
     loaded = load(model)
     with stage_bars() as progress:
         study = measure_sparsity(
-            loaded, task, heads=heads, prompts=prompts, rotations=rotations, seed=seed, progress=progress
-        )
+            loaded, task, heads=heads, prompts=prompts, rotations=rotations, out=out, seed=seed,
+            progress=progress,
+        )  # fmt: skip
     document = study.document()
     if out is not None:
         from headwise.show.sparsity.report import sparsity_report
 
-        config = {"model": loaded.name, "weight_hash": loaded.weight_hash, "task": task, **study.settings}
-        keep_study(out, "sparsity", config, document, sparsity_report(study))
+        sparsity_report(study).write(out / "report.html")
     from headwise.show.sparsity.terminal import sparsity_table
 
     finish(document, lambda: sparsity_table(study), as_json=as_json, run=out, report=report_in(out))

@@ -49,7 +49,11 @@ def opened(
     path: str | Path | None, kind: str, config: Mapping[str, Any]
 ) -> AbstractContextManager[RunFolder | None]:
     """A run folder to work in, or none where no place was given."""
-    return nullcontext() if path is None else RunFolder(path, kind, config)
+    return (
+        nullcontext()
+        if path is None
+        else RunFolder(path, kind, config, versions=package_versions("headwise", "transformers"))
+    )
 
 
 class RunFolder:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from headwise.circuits.circuit import Circuit
-from headwise.circuits.trace import trace
 from headwise.errors import HeadwiseError
 from headwise.intervals import estimate
+from headwise.scale.disk import disk_trouble_told
+from headwise.scale.engines import ThisProcess
+from headwise.scale.folder import opened
+from headwise.scale.mapping import map_chunks
+from headwise.scale.work import cut
 from headwise.sparsity.cells import PromptCell, SplitCells, split_cells
+from headwise.sparsity.use import PromptUse, UseJob
 from headwise.tasks.answers.make import make_answers
-from headwise.tasks.answers.types import AnswerSet
+from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
 from headwise.types import Estimate, Head
 
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ ANSWER_HEADS = 6
 """Heads chosen because they carry the answer most often."""
 HEADS = 12
 """Heads chosen in all; the others are the most frequent in the circuits."""
+KIND, DOCUMENT = "sparsity", "sparsity.json"
 PART = 8
 """Prompts traced at a time."""
 
@@ -131,13 +137,15 @@ def measure_sparsity(
     heads: str | Sequence[Head | str] = "auto",
     prompts: int = 60,
     rotations: int = 8,
+    out: str | Path | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SparsityStudy:
     """Trace a task's prompts and split the attention that their circuits use over channels.
 
     ``heads`` "auto" takes the heads that carry the answer most often and the most frequent others of the circuits.
-    ``rotations`` is how many random rotations the control is averaged over.
+    ``rotations`` is how many random rotations the control is averaged over. With ``out`` the study is kept there, and
+    the same call continues one that was interrupted.
     """
     started = time.perf_counter()
     if rotations < 1:
@@ -146,15 +154,52 @@ def measure_sparsity(
     wanted = None if heads == "auto" else model.heads_named(heads)
     made = make_answers(task, model.tokenizer, prompts=prompts, seed=seed)
     chosen = made.prompts[:prompts]
+    settings = {"prompts": len(chosen), "rotations": rotations, "seed": seed,
+                "heads": "auto" if wanted is None else [str(h) for h in wanted]}  # fmt: skip
+    config = {"model": model.name, "weight_hash": model.weight_hash, "task": made.name, "sha256": made.digest,
+              "dtype": str(model.dtype).removeprefix("torch."), "part": PART, **settings}  # fmt: skip
+    with opened(out, KIND, config) as folder, _told(out):
+        uses: list[PromptUse] = []
+
+        def traced(more: int) -> None:
+            nonlocal done
+            done += more
+            report("circuits", done, len(chosen))
+
+        done, keeper = 0, folder.keeper(0) if folder else None
+        parts = map_chunks(UseJob(), cut(chosen, PART), engine=ThisProcess(model), keeper=keeper, tick=traced)
+        for part in parts:
+            uses += part
+        study = _measured(model, made, chosen, uses, wanted, settings, report)
+        study = replace(study, seconds=time.perf_counter() - started)
+        if folder:
+            # The time it took is no result: the same command writes the same bytes.
+            timeless = {key: value for key, value in study.document().items() if key != "seconds"}
+            folder.write_json(DOCUMENT, timeless)
+            folder.finish(DOCUMENT)
+    return study
+
+
+def _told(out: str | Path | None) -> AbstractContextManager[None]:
+    return nullcontext() if out is None else disk_trouble_told(Path(out), lambda: "what was traced is kept")
+
+
+def _measured(
+    model: Model,
+    made: AnswerSet,
+    chosen: Sequence[AnswerPrompt],
+    uses: Sequence[PromptUse],
+    wanted: list[Head] | None,
+    settings: dict[str, Any],
+    report: Progress,
+) -> SparsityStudy:
+    """What the circuits use, split over channels."""
+    rotations, seed = settings["rotations"], settings["seed"]
     token_ids = model.token_ids([p.prompt for p in chosen])
-    circuits: list[Circuit] = []
-    for start in range(0, len(chosen), PART):
-        part = chosen[start : start + PART]
-        circuits += _trace(model, part)
-        report("circuits", len(circuits), len(chosen))
-    used, in_answer = _used(circuits)
+    used = sorted(PromptCell(prompt, cell) for prompt, use in enumerate(uses) for cell in use.firings)
+    in_answer = Counter(head for use in uses for head in use.answer_heads)
     in_circuit = Counter(head for head, prompt in {(one.cell.head, one.prompt) for one in used})
-    traced = sum(bool(c.edges) for c in circuits)
+    traced = sum(use.has_edges for use in uses)
     if not used:
         raise HeadwiseError(
             f"none of the {len(chosen)} prompts of {made.name!r} has a circuit in {model.name}: the model does not "
@@ -181,70 +226,27 @@ def measure_sparsity(
     split = split_cells(model, token_ids, cells, rotations=rotations, seed=seed, progress=advance)
     per_head = [_summary(head, [split[head]], in_answer[head], in_circuit[head], seed) for head in wanted]
     everything = [split[head] for head in wanted]
-    wrong = sum(not c.edges and _prefers_wrong(c) for c in circuits)
-    edges = [len(e.channels) for c in circuits for e in c.edges if e.channels]
+    wrong = sum(use.is_wrong for use in uses)
+    edges = [n for use in uses for n in use.channels]
+    carried = sum(any(head in wanted for head in use.answer_heads) for use in uses)
     return SparsityStudy(
         model=model.name,
         weight_hash=model.weight_hash,
         task=made.name,
-        settings={"prompts": len(chosen), "rotations": rotations, "seed": seed,
-                  "heads": "auto" if heads == "auto" else [str(h) for h in wanted]},
+        settings=settings,
         prompts=len(chosen),
         wrong=wrong,
         empty=len(chosen) - traced - wrong,
         heads=per_head,
-        overall=_summary(None, everything, len({p for h in wanted for p in _prompts(circuits, h)}), n_prompts, seed),
+        overall=_summary(None, everything, carried, n_prompts, seed),
         curve=reconstruction(torch.cat([s.relative for s in everything])),
         control_curve=reconstruction(torch.cat([s.control.flatten(0, 1) for s in everything])),
         signal_channels=float(median(edges)) if edges else 0.0,
         error=max(s.error for s in everything),
         rotation_error=max(s.rotation_error for s in everything),
         notes=made.notes,
-        seconds=time.perf_counter() - started,
+        seconds=0.0,
     )  # fmt: skip
-
-
-def _trace(model: Model, part: Sequence[Any]) -> list[Circuit]:
-    """Circuits of a few prompts; those with and those without a wrong answer are traced apart."""
-    found: dict[int, Circuit] = {}
-    for has_wrong in (True, False):
-        places = [i for i, p in enumerate(part) if (p.wrong_id is not None) == has_wrong]
-        if places:
-            circuits = trace(
-                model, [part[i].prompt for i in places], answer=[part[i].answer_id for i in places],
-                wrong=[part[i].wrong_id for i in places] if has_wrong else None,
-            )  # fmt: skip
-            found |= dict(zip(places, circuits, strict=True))
-    return [found[i] for i in range(len(part))]
-
-
-def _prefers_wrong(circuit: Circuit) -> bool:
-    return any("does not prefer" in note for note in circuit.notes)
-
-
-def _used(circuits: Sequence[Circuit]) -> tuple[list[PromptCell], Counter[Head]]:
-    """The cells that circuits expand, and in how many prompts each head carries the answer."""
-    cells: list[PromptCell] = []
-    carries: Counter[Head] = Counter()
-    for prompt, circuit in enumerate(circuits):
-        targets = {e.target for e in circuit.edges if e.channels}
-        for node in circuit.heads:
-            if node.id in targets:
-                cells.append(PromptCell(prompt, node.cell))
-        for head in set(_answer_heads(circuit)):
-            carries[head] += 1
-    return sorted(cells), carries
-
-
-def _answer_heads(circuit: Circuit) -> list[Head]:
-    """Heads whose firings are seeds and were traced further."""
-    targets = {e.target for e in circuit.edges if e.channels}
-    nodes = [circuit.node(e.source) for e in circuit.edges if not e.channels and e.source in targets]
-    return [Head(node.layer, node.head) for node in nodes if node.head is not None]
-
-
-def _prompts(circuits: Sequence[Circuit], head: Head) -> list[int]:
-    return [i for i, circuit in enumerate(circuits) if head in _answer_heads(circuit)]
 
 
 def choose(in_answer: Counter[Head], in_circuit: Counter[Head]) -> list[Head]:

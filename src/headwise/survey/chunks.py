@@ -57,7 +57,7 @@ def trace_chunk(model: Model, chunk: Chunk[AnswerPrompt], rules: TraceJob) -> li
     numbered = list(enumerate(chunk.items, chunk.start))
     with one_thread():
         try:
-            found = _traced(model, chunk.items, rules)
+            found = circuits_of(model, chunk.items, rules)
         except Exception as error:
             # One prompt must not take the others with it, and its reason must be its own.
             if not isinstance(error, HeadwiseError):
@@ -83,7 +83,8 @@ def warn_of(error: Exception) -> None:
         )
 
 
-def _traced(model: Model, prompts: Sequence[AnswerPrompt], rules: TraceJob) -> list[Circuit]:
+def circuits_of(model: Model, prompts: Sequence[AnswerPrompt], rules: TraceJob) -> list[Circuit]:
+    """Circuits of a few prompts; those with and those without a wrong answer are traced apart."""
     made: dict[int, Circuit] = {}
     for compared in (True, False):
         places = [i for i, p in enumerate(prompts) if (p.wrong_id is not None) == compared]
@@ -100,7 +101,7 @@ def _traced(model: Model, prompts: Sequence[AnswerPrompt], rules: TraceJob) -> l
 
 def _alone(model: Model, number: int, prompt: AnswerPrompt, rules: TraceJob) -> PromptRecord:
     try:
-        return _record(number, prompt, _traced(model, [prompt], rules)[0])
+        return _record(number, prompt, circuits_of(model, [prompt], rules)[0])
     except Exception as error:
         told = isinstance(error, HeadwiseError)
         text = " ".join(str(error).split()).replace("prompt 0 ", "the prompt ", 1)
