@@ -24,6 +24,14 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 CLI = ROOT / "docs" / "reference" / "cli.md"
 PYTHON = ROOT / "docs" / "reference" / "python.md"
+CLI_INTRODUCTION = """\
+What `headwise --help` and `headwise COMMAND --help` print. `--json` always prints one document on standard output,
+`--html FILE` writes a page, `--out DIR` keeps a run, `--save FILE` keeps a circuit or an explanation.
+"""
+PYTHON_INTRODUCTION = """\
+Every public name, imported from `headwise` when it is first used. Tensors are torch tensors; their shapes are in the
+descriptions. A prompt is a text or a list of token ids; positions count from 0, negative ones from the end.
+"""
 
 
 # The command line
@@ -32,8 +40,7 @@ PYTHON = ROOT / "docs" / "reference" / "python.md"
 def cli_page() -> str:
     parts = [
         "# The command line\n",
-        "What `headwise --help` and `headwise COMMAND --help` print. `--json` always prints one document on standard\n"
-        "output, `--html FILE` writes a page, `--out DIR` keeps a run, `--save FILE` keeps a circuit or an explanation.\n",
+        CLI_INTRODUCTION,
         _fenced(_printed([])),
     ]
     for verb in _verbs():
@@ -92,9 +99,7 @@ def python_page() -> str:
             functions.append((name, thing))
     parts = [
         "# Python\n",
-        "Every public name, imported from `headwise` when it is first used. Tensors are torch tensors; their shapes are\n"
-        "in the descriptions. A prompt is a text or a list of token ids; positions count from 0, negative ones from the\n"
-        "end.\n",
+        PYTHON_INTRODUCTION,
         "## Functions\n",
         *(line for name, function in functions for line in _function(name, function)),
         "## Types\n",
