@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -360,3 +361,23 @@ def test_the_default_model_parks_by_one_written_vector(
     assert shared["removed"] < shared["control"] - 0.2
     assert (tmp_path / "run" / "report.html").stat().st_size > 1_000_000
     assert headwise.find_sinks is find_sinks
+
+
+def test_a_folder_of_another_run_is_refused_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headwise.scale.folder import RunFolder
+
+    def loads(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the model is not needed to refuse a folder")
+
+    monkeypatch.setattr("headwise.model.loading.load.load", loads)
+    with RunFolder(tmp_path / "run", "sparsity", {}) as folder:
+        folder.write_json("sparsity.json", {})
+        folder.finish("sparsity.json")
+    assert main(["sinks", "--out", str(tmp_path / "run")]) == 2
+    assert "holds another run (sparsity, not sinks)" in capsys.readouterr().err
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.txt").write_text("mine")
+    assert main(["sinks", "--out", str(tmp_path / "mine")]) == 2
+    assert "holds other files" in capsys.readouterr().err

@@ -247,3 +247,22 @@ def test_indirect_objects_in_the_default_model(smollm2: Model, tmp_path: Path) -
     alone = headwise.trace(smollm2, text or "", answer=circuit.answer_id, wrong=circuit.wrong_id)
     shared = {e.id for e in alone.edges} & {e.id for e in circuit.edges}
     assert len(shared) > 0.9 * max(len(alone.edges), len(circuit.edges))
+
+
+def test_a_batch_that_fails_for_no_reason_of_a_prompt_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake in the program must not look like prompts that fail."""
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise AttributeError("no such\nthing \x1b[31m")
+
+    monkeypatch.setattr(chunks, "trace", broken)
+    monkeypatch.setattr(chunks, "_warned", False)
+    monkeypatch.setattr(collect, "CHUNK", 2)
+    file = write_lines(tmp_path / "a.jsonl", answer_lines(6))
+    with pytest.warns(RuntimeWarning, match=r"traced together \(AttributeError: no such thing") as told:
+        run = trace_many(small_model(), file, out=tmp_path / "run")
+    assert len(told) == 1
+    assert "\x1b" not in str(told[0].message)
+    assert set(run.prompts.column("status").to_pylist()) == {"failed"}

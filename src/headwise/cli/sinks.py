@@ -50,6 +50,10 @@ def sinks(
             "give --texts FILE, or a TASK such as ioi"
         )
     given = read_texts(texts) if texts is not None else list(TEXTS)
+    if out is not None:
+        from headwise.scale.place import refuse_taken
+
+        refuse_taken(out, "sinks")
     from headwise.model.loading.load import load
     from headwise.sinks.study import find_sinks
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
+from headwise.scale.engines import ThisProcess, Tick
+from headwise.scale.mapping import TensorJob, map_chunks
+from headwise.scale.work import Keeper, cut
 from headwise.tokens import shown
 from headwise.types import Head
 
@@ -29,6 +32,8 @@ AWAY = 4
 """How many positions later a row must stand to count: nearby rows see few keys and give each much."""
 MIN_ROWS = 4
 """How many such rows a token needs before its mean says anything."""
+PART = 64
+"""Prompts that are measured and kept together."""
 MAX_TOKENS = 1024
 """Tokens whose patterns of every head are held at a time."""
 
@@ -84,12 +89,33 @@ def find_parking(
     prompts: Sequence[str] | Sequence[Sequence[int]],
     *,
     threshold: float = THRESHOLD,
+    keeper: Keeper | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Parking:
-    """Measure sinks and parking in forward passes of all prompts."""
+    """Measure sinks and parking in forward passes of all prompts, some at a time; a keeper keeps each part."""
     if not 0 < threshold < 1:
         raise HeadwiseError(f"threshold={threshold} is not an attention: give a number between 0 and 1")
-    found: dict[int, tuple[list[int], tuple[int, ...], Tensor, Tensor]] = {}
+    job = TensorJob(lambda chunk, tick: _received(model, chunk.items, threshold, tick))
+    chunks = cut(list[Any](prompts), PART)
+    token_ids: list[list[int]] = []
+    sinks: list[tuple[int, ...]] = []
+    received: list[Tensor] = []
+    attention: list[Tensor] = []
+    tick = progress or (lambda more: None)
+    for chunk, part in zip(
+        chunks, map_chunks(job, chunks, engine=ThisProcess(model), keeper=keeper, tick=tick), strict=True
+    ):
+        for i in range(len(chunk)):
+            token_ids.append(part[f"{i}.ids"].tolist())
+            sinks.append(tuple(part[f"{i}.sinks"].tolist()))
+            received.append(part[f"{i}.received"])
+            attention.append(part[f"{i}.attention"])
+    return Parking(token_ids, sinks, received, torch.stack(attention).view(-1, model.n_layers, model.n_heads))
+
+
+def _received(model: Model, prompts: Sequence[Any], threshold: float, tick: Tick) -> dict[str, Tensor]:
+    """Of each prompt: its tokens, its sinks, what every token receives and what every head gives the sinks."""
+    found: dict[str, Tensor] = {}
     for indices, got in model.stream_capture(list(prompts), want=("pattern",), max_tokens=MAX_TOKENS):
         for place, i in enumerate(indices):
             ids = got.token_ids[place]
@@ -99,12 +125,14 @@ def find_parking(
             sinks = tuple(
                 s for s, value in enumerate(received.tolist()) if value == value and value >= threshold
             )
-            found[i] = ids, sinks, received, on_sinks(pattern, visible, sinks)
-        if progress is not None:
-            progress(len(indices))
-    ordered = [found[i] for i in range(len(found))]
-    attention = torch.stack([one[3] for one in ordered]).view(-1, model.n_layers, model.n_heads)
-    return Parking([o[0] for o in ordered], [o[1] for o in ordered], [o[2] for o in ordered], attention)
+            found |= {
+                f"{i}.ids": torch.tensor(ids),
+                f"{i}.sinks": torch.tensor(sinks, dtype=torch.long),
+                f"{i}.received": received.cpu(),
+                f"{i}.attention": on_sinks(pattern, visible, sinks).cpu(),
+            }
+        tick(len(indices))
+    return found
 
 
 def _away(visible: Tensor) -> Tensor:
