@@ -285,6 +285,26 @@ def test_one_part_in_full(part: str, capsys: pytest.CaptureFixture[str]) -> None
         assert f"… and {worded_model().d_head - 2} smaller channels" in shown
 
 
+@pytest.mark.usefixtures("tiny_model")
+def test_a_channel_that_works_against_the_attention_has_a_minus(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", PROMPT, "--head", "L1H2", "--only", "what", "--top", "99", "-q"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if "█" in line]
+    signs = {float(row.split()[-1]) < 0 for row in rows}
+    assert signs == {True, False}
+    for row in rows:
+        assert ("-█" in row) == (float(row.split()[-1]) < 0), row
+
+
+@pytest.mark.usefixtures("tiny_model")
+def test_one_signal_is_not_signals(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["explain", PROMPT, "--head", "L1H2", "-q"]
+    for part in ([], ["--only", "who"]):
+        assert main([*asked, *part]) == 0
+        shown = capsys.readouterr().out
+        assert "1 signal; without it attention" in shown
+        assert "1 signals" not in shown.replace("11 signals", "")
+
+
 def test_no_colour_where_it_is_not_wanted() -> None:
     env = os.environ | {"NO_COLOR": "1", "FORCE_COLOR": ""}
     done = subprocess.run(

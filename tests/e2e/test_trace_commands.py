@@ -147,7 +147,7 @@ def test_the_parts_of_an_explanation_in_full(command: Command) -> None:
     assert done.returncode == 0, done.stderr
     assert "L22H4: ' to' (13) attends to ' Mary' (3) with 0.67" in done.stdout
     assert "rotated directions" in done.stdout
-    rows = [line for line in done.stdout.splitlines() if re.match(r"\d+ ", line)]
+    rows = [line for line in done.stdout.splitlines() if re.match(r" *\d+ ", line)]
     assert len(rows) == 64
     for row in rows:
         # A channel that works against the attention is drawn with a minus.
