@@ -171,7 +171,7 @@ def test_repeats_are_said_where_they_cannot_be_avoided() -> None:
     different = len({p.prompt for p in made.prompts})
     assert len(made) == 2000
     assert made.notes == (
-        f"{2000 - different} prompts occur again: the task has only {different} different ones for this tokenizer",
+        f"{2000 - different} prompts are repeated: the task has only {different} different ones for this tokenizer",
     )
     # none that can be had is left out
     possible = sum(
@@ -219,7 +219,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert toy_tokenizer().decode([first.answer_id]) == first.answer == lines[0]["answer"]
     assert len(read_answers(tmp_path / "mine.jsonl", toy_tokenizer(), 5)) == 5
     twice = read_answers(write_lines(tmp_path / "twice.jsonl", lines[:2] * 2), toy_tokenizer())
-    assert twice.notes == ("2 prompts occur again in the file",)
+    assert twice.notes == ("2 prompts are repeated in the file",)
 
 
 GOOD = answer_lines(1)[0]

@@ -103,12 +103,12 @@ def test_a_killed_run_continues_to_the_same_end(tmp_path):
     ("call", "message"),
     [
         (lambda: case("triple"), "case 'triple'"),
-        (lambda: case("pair", 0), "0 seeds"),
+        (lambda: case("pair", 0), "seeds=0"),
         (lambda: sweep("colour"), "sweep 'colour'"),
         (lambda: AlignmentSetup(probability=0), "probability 0"),
         (lambda: AlignmentSetup(head=11), "head of 11"),
         (lambda: AlignmentSetup(targets=((0, 20, 1.0),)), r"pair \(0, 20\)"),
-        (lambda: train_alignment(case("pair", 1), steps=0), "0 steps"),
+        (lambda: train_alignment(case("pair", 1), steps=0), "steps=0"),
     ],
 )
 def test_bad_input_is_one_line(call, message):

@@ -135,7 +135,7 @@ def _along_axes(basis: Tensor) -> Tensor:
 
 
 def rotated(svd: QKSVD, generator: torch.Generator) -> QKSVD:
-    """The control of §6: turn U√Σ and V√Σ by one random orthogonal matrix.
+    """The control (docs/method/tracing.md §1): turn U√Σ and V√Σ by one random orthogonal matrix.
 
     Every logit stays what it was, but the new directions are no longer the singular ones.
     """

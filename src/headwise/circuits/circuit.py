@@ -272,7 +272,7 @@ class Circuit:
         return to_attribution_graph(self)
 
     def label(self, id: str) -> str:
-        """A node's name with the tokens it stands at."""
+        """A node's name with the tokens it belongs to."""
         node = self.node(id)
         if not self.tokens:
             return node.id

@@ -27,7 +27,8 @@ def families(
     by: Annotated[
         str | None,
         typer.Option(
-            help="Take the values of this label for families, after the clustering.", metavar="LABEL"
+            help="Treat the values of this label as the families in everything after the clustering.",
+            metavar="LABEL",
         ),
     ] = None,
     no_causality: Annotated[

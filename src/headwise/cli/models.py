@@ -81,7 +81,7 @@ def remove(
 
 
 def listing() -> list[dict[str, Any]]:
-    """One row a model: those that can be got by name, ready or not, then the user's own converted files."""
+    """One row per model: those that can be got by name, ready or not, then the user's own converted files."""
     from headwise.model.loading import store
     from headwise.model.loading.catalogue import known_models
 

@@ -23,7 +23,7 @@ def trace(
     answer: options.Answer = None,
     wrong: options.Wrong = None,
     top_k: Annotated[
-        int | None, typer.Option(min=1, help="Start from the probability of the K likeliest tokens.")
+        int | None, typer.Option(min=1, help="Start from the probability of the K most likely tokens.")
     ] = None,
     top_p: Annotated[
         float | None,

@@ -1,4 +1,4 @@
-"""A row of attention logits as a sum of named features and a residual (Eqs. 13–15).
+"""A row of attention logits as a sum of named features and a residual (Eqs. C8–C10).
 
 Logits are linear in the query, so a split of q is a split of every logit. Each method is a set of matrices
 M_f that depend on the subspaces alone: q_f = M_f q, and the residual is what they leave.
@@ -84,7 +84,7 @@ def _centre(x: Tensor, mask: Tensor) -> Tensor:
 def query_split(features: Mapping[str, Subspace], method: Method = "sequential") -> Tensor:
     """The matrices M_f [F, d_head, d_head] with q_f = M_f q.
 
-    ``sequential`` projects in the given order, the overlap counting towards the first (Eqs. 13–14).
+    ``sequential`` projects in the given order, the overlap counting towards the first (Eqs. C8–C9).
     ``shapley`` averages over all orders, each feature entering as the growth of the projection onto the
     union: no order to choose, exact by enumerating the subsets.
 
@@ -215,7 +215,7 @@ def attribution_rows(
     heads: HeadLike | Sequence[HeadLike] | None = None,
     query: int = -1,
 ) -> list[AttributionRow]:
-    """:func:`attribute_prompt` as rows, one per head, method, feature and token (Figure 10)."""
+    """:func:`attribute_prompt` as rows, one per head, method, feature and token."""
     tokens = model.tokens(prompt)
     found = attribute_prompt(model, prompt, bank, heads=heads, query=query)
     return [

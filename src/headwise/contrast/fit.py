@@ -211,7 +211,7 @@ def _degrees(cosines: Tensor) -> Tensor:
 
 
 def growth_rows(fitted: Fitted, *, seed: int, energy: float) -> list[GrowthRow]:
-    """The energy rank against the number of distinct query values used (Figure 16), without another pass."""
+    """The energy rank against the number of distinct query values used, without another pass."""
     contrast = fitted.contrast
     if contrast.varies is None:
         return []

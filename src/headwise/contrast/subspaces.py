@@ -34,7 +34,7 @@ class Feature:
 
 
 def feature(delta_c: Tensor, rank: int, name: str = "") -> Feature:
-    """The top ``rank`` singular pairs of ΔC [d_head, d_head] (Eq. 7): U spans queries, V spans keys.
+    """The top ``rank`` singular pairs of ΔC [d_head, d_head] (Eq. C2): U spans queries, V spans keys.
 
     The sign of every pair is fixed (largest entry of u positive), so the same ΔC gives the same bases
     everywhere.

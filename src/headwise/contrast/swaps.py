@@ -1,7 +1,7 @@
 """What would the head attend to if two keys exchanged one feature? Exactly, and without a second forward
 pass.
 
-A swap (Eqs. 8–10) moves k_o to k_o + P(k_t − k_o) and k_t to k_t + P(k_o − k_t). Only the logits of these
+A swap (Eqs. C5–C7) moves k_o to k_o + P(k_t − k_o) and k_t to k_t + P(k_o − k_t). Only the logits of these
 two keys change, by ±scale · q·P(k_t − k_o), so one forward pass serves every subspace and every random draw.
 
 Axes: ``...`` any leading axes (heads), S subspaces or draws, n prompts, T keys. Logits are the model's own
@@ -190,7 +190,7 @@ def edit_rows(
 
     * ``swap`` with ``query_bases``: q takes the coordinates of ``new_q`` (a query that asks for the
       target). With ``key_bases`` too, the two keys are swapped as well: asking for the target where the
-      target's key stands at the original undoes itself if both subspaces carry the feature.
+      target's key is at the original undoes itself if both subspaces carry the feature.
     * ``ablate``: the subspace is taken out of q (``query_bases``), of every key (``key_bases``), or of both.
     """
     if rows.keys is None:

@@ -67,7 +67,7 @@ class Captured:
 
     @property
     def pattern(self) -> Tensor:
-        """[n, h, r, c]: attention; the softmax runs over all the keys a row sees, also those not asked for."""
+        """[n, h, r, c]: attention; the softmax runs over all the keys a row sees, including those not asked for."""
         return self._get("pattern")
 
     @property

@@ -1,8 +1,8 @@
 """Give every core prompts of its own.
 
-torch shares each matrix product among all its threads, which then wait for one another some dozens of times a layer.
+torch shares each matrix product among all its threads, which then wait for one another some dozens of times per layer.
 A batch that is cut into parts, each computed from end to end by its own thread, has nothing to wait for: the same
-numbers, 12 to 22 % sooner on two cores (``benchmarks/capture.py``).
+numbers, 12 to 22 % faster on two cores (``benchmarks/capture.py``).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _threads_are_own() -> bool:
 def _rope_types(config: Any) -> Iterator[str]:
     """Kinds of RoPE; some rewrite their frequencies when a longer prompt comes."""
     parameters = getattr(config, "rope_parameters", None) or {}
-    for one in (parameters, *parameters.values()):  # one for all layers, or one a kind of layer
+    for one in (parameters, *parameters.values()):  # one for all layers, or one per kind of layer
         if isinstance(one, dict) and "rope_type" in one:
             yield one["rope_type"]
 

@@ -1,4 +1,4 @@
-"""The control signals of parked attention: what the tracer removes at a sink, as one vector a side.
+"""The control signals of parked attention: what the tracer removes at a sink, as one vector per side.
 
 A firing's control signal on a side is the sum of its removed signals: ``strengths`` along the unit directions of the
 head's channels, as the head reads them (norm frozen, RoPE applied). Two such vectors of one head are compared by their
@@ -236,7 +236,7 @@ def cosine_distance(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
 def agreement(
     vectors: Tensor, others: Tensor, signals: Sequence[int], seed: int, *labels: object
 ) -> Agreement:
-    """Agreement of control signals [n, d_head], one a prompt, beside both of its controls."""
+    """Agreement of control signals [n, d_head], one per prompt, beside both of its controls."""
     n = len(vectors)
     low, high = bounds(cosine_distance(vectors, resampled(n, seed, *labels)))
     generator = keyed(seed, "shuffle", *labels)

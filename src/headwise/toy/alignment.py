@@ -81,11 +81,11 @@ def sweep_field(name: str) -> str:
 
 
 def case(name: str, seeds: int = 5, seed: int = 0) -> list[AlignmentSetup]:
-    """A named case, once a seed."""
+    """A named case, once per seed."""
     if name not in CASES:
         raise HeadwiseError(f"case {name!r} is not known: choose one of {', '.join(CASES)}")
     if seeds < 1:
-        raise HeadwiseError(f"{seeds} seeds are none: give at least 1")
+        raise HeadwiseError(f"seeds={seeds}: give at least 1")
     return [replace(CASES[name], seed=seed + s) for s in range(seeds)]
 
 
@@ -240,7 +240,7 @@ def train_alignment(
     there.
     """
     if steps < 1:
-        raise HeadwiseError(f"{steps} steps are none: give at least 1")
+        raise HeadwiseError(f"steps={steps}: give at least 1")
     packed = _pack(setups)
     weights = _init(setups, packed)
     optimiser = AdamW(lr)

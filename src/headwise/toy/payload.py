@@ -1,9 +1,8 @@
 """Payload retrieval: one attention head must find the token whose latents match a selector, and read its
 payload.
 
-A payload token is x_i = Σ_j A_j z_j,i + A_y e_y,i + noise, the selector x_q = Σ_j B_j z_j,i* + noise (Eqs.
-1–4).
-A *cell* is one head with its own ranks, maps and weights; a grid of cells is one model with a leading cell
+A payload token is x_i = Σ_j A_j z_j,i + A_y e_y,i + noise, the selector x_q = Σ_j B_j z_j,i* + noise
+(Eq. C11). A *cell* is one head with its own ranks, maps and weights; a grid of cells is one model with a leading cell
 axis.
 
 All cells read the same draws: *sources* s = [z_1 | … | z_K | one-hot payload | noise], with z_j padded to

@@ -71,7 +71,7 @@ class CellStudy:
     record: dict[str, Any]
     features: tuple[Feature, ...]
     interactions: Tensor
-    """G [Σr, Σr] (Eq. 12): rows are query coordinates, columns key coordinates."""
+    """G [Σr, Σr] (Eq. C13): rows are query coordinates, columns key coordinates."""
 
 
 def triplets(world: World, latent: int, n: int, *labels: object) -> tuple[Tensor, Tensor, Tensor]:

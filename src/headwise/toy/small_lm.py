@@ -41,7 +41,7 @@ class LMSetup:
     def __post_init__(self) -> None:
         if self.steps < 1 or self.checkpoints < 2:
             raise HeadwiseError(
-                f"{self.steps} steps with {self.checkpoints} checkpoints show no course: give more"
+                f"{self.steps} steps with {self.checkpoints} checkpoints are too few to show a trajectory: give more"
             )
         if self.width % self.heads:
             raise HeadwiseError(f"width {self.width} does not divide into {self.heads} heads")

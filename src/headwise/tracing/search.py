@@ -32,7 +32,7 @@ CHUNK_BYTES = 1 << 25
 
 @dataclass(frozen=True)
 class Rules:
-    """How a search is done. ``published`` are the authors' rules to the letter (docs/method/tracing.md §8)."""
+    """How a search is done. ``published`` are the authors' rules to the letter (docs/method/tracing.md §6)."""
 
     rule: Rule = "gauss"
     backward: bool = True

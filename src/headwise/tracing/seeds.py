@@ -1,4 +1,4 @@
-"""Where a circuit starts: the components at the last position that carry the answer (docs/method/tracing.md §4, §8)."""
+"""Where a circuit starts: the components at the last position that carry the answer (docs/method/tracing.md §4, §6)."""
 
 from __future__ import annotations
 

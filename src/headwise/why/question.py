@@ -62,7 +62,7 @@ def find_answer(
     answer: str | int | None,
     wrong: str | int | None,
 ) -> Answer:
-    """The answer (default: the likeliest token) and what it is compared with (default: the next likeliest)."""
+    """The answer (default: the most likely token) and what it is compared with (default: the next)."""
 
     def text(token: int) -> str:
         return shown_after(model.tokenizer, token_ids, token)

@@ -48,7 +48,11 @@ def _channels(what: What) -> str:
         leading = [what.channels[0].channel]
     if len(leading) == 1:
         return f"channel {leading[0]}"
-    more = f" and {what.channels_needed - 3} more" if what.channels_needed > 3 else ""
+    more = (
+        f" and {what.channels_needed - 3} other{'s' if what.channels_needed > 4 else ''}"
+        if what.channels_needed > 3
+        else ""
+    )
     return (
         f"channels {', '.join(map(str, leading))}{more}"
         if more

@@ -51,7 +51,7 @@ class FeatureWriters:
 
 @dataclass(frozen=True)
 class Who:
-    """The minimal causal set of both sides. ``threshold`` is the attention that its removal has to undercut."""
+    """The minimal causal set of both sides. ``threshold`` is the attention that its removal has to fall below."""
 
     threshold: float
     writers: tuple[Writer, ...]
@@ -65,7 +65,7 @@ class Who:
 
     @property
     def unresolved(self) -> tuple[Side, ...]:
-        """Sides on which no set of allowed size undercuts the threshold."""
+        """Sides on which no set of allowed size takes the attention below the threshold."""
         return tuple(side for side, found in self.signals.items() if not found.resolved)
 
 

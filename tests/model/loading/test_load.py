@@ -134,7 +134,7 @@ def test_missing_places(tmp_path: Path) -> None:
     assert "has no config.json" in refused(tmp_path)
     (tmp_path / "notes.txt").touch()
     assert "give a model's folder, a .gguf file or a hub id" in refused(tmp_path / "notes.txt")
-    assert "not a hub id" in refused("two words")
+    assert "neither a file or folder nor a hub id" in refused("two words")
 
 
 def test_encoder_decoder_is_refused_before_weights(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def place_of(name: str | Path | None, revision: str | None) -> Place:
         return _local(text, path)
     if not re.fullmatch(r"(?:[\w.-]+/)?[\w.-]+", text):
         raise HeadwiseError(
-            f"{text!r} is no file or folder here, and not a hub id such as 'gpt2' or 'owner/name'"
+            f"{text!r} is neither a file or folder nor a hub id such as 'gpt2' or 'owner/name'"
         )
     chosen = revision or "main"
     return Place(text, text, source=f"{text} at {chosen}", revision=chosen)

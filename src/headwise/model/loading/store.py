@@ -186,7 +186,7 @@ def _hashed(path: Path, progress: Progress | None) -> str:
 
 
 def _remembered_sha256(path: Path, progress: Progress) -> str:
-    """The hash of the user's file, taken anew only if the file may be another one (it can take long).
+    """The hash of the user's file, taken anew only if the file may be another one (it can take a while).
 
     Size and time of writing can be set at will; the time of the last change to the file itself cannot.
     """

@@ -1,4 +1,4 @@
-"""A circuit as one HTML file that opens offline: tokens along x, layers along y, every edge to be asked."""
+"""A circuit as one HTML file that opens offline: tokens along x, layers along y, every edge can be inspected."""
 
 from __future__ import annotations
 

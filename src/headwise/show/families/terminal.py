@@ -63,7 +63,7 @@ def verdict(found: FamilyRun) -> str:
     if k > 1:
         said = f"{n} circuits fall into {k} families ({numbers})"
     else:
-        said = f"no families: {n} circuits are one, for no cut is stable and apart (tightest: {numbers})"
+        said = f"no families: {n} circuits are one family, as no cut is stable and separated (tightest: {numbers})"
     return said if found.grouped_by is None else f"{said}; below they are grouped by {found.grouped_by}"
 
 

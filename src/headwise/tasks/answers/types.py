@@ -178,7 +178,7 @@ def draw_set(
         made.append(best)
     if repeated:
         notes.append(
-            f"{repeated} prompts occur again: the task has only {len(seen)} different ones for this tokenizer"
+            f"{repeated} prompts are repeated: the task has only {len(seen)} different ones for this tokenizer"
         )
     return AnswerSet(name, tuple(made), {"prompts": wanted, "seed": seed}, tuple(notes))
 
@@ -201,7 +201,7 @@ def read_answers(path: str | Path, tokenizer: Any, prompts: int | None = None) -
     if not found:
         raise HeadwiseError(f"{str(path)!r} has no prompts: write one JSON object per line")
     repeated = len(found) - len({p.prompt for p in found})
-    notes = (f"{repeated} prompts occur again in the file",) if repeated else ()
+    notes = (f"{repeated} prompts are repeated in the file",) if repeated else ()
     return AnswerSet(path.stem, tuple(found), {"prompts": len(found)}, notes)
 
 

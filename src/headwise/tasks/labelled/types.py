@@ -19,7 +19,7 @@ class Example:
     """One prompt of a contrast. Positions count tokens; keys are the positive ones, then the negative ones.
 
     ``groups`` labels the prompt (entity, template, order …), ``key_groups`` its keys, one label a key.
-    ``answers`` is the token that the model would say if it chose a key, one a key. With ``other`` the
+    ``answers`` is the token that the model would say if it chose a key, one per key. With ``other`` the
     negative keys stand in that counterfactual prompt, and ``other_query`` is the position that reads them
     there (None: they are paired with the query of the prompt itself, a triplet). ``swap`` names an original
     and a target key, and ``partner`` the example of the same contrast whose query asks for the target.
