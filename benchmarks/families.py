@@ -147,9 +147,9 @@ def analysis(count: int = 3000) -> None:
     import json
 
     from headwise.families.study import find_families
-    from headwise.runs import RunFolder
-    from headwise.survey.records import TablesWriter
-    from headwise.survey.schema import schema_document, table_of
+    from headwise.scale.folder import RunFolder
+    from headwise.survey.records import write_run
+    from headwise.survey.schema import table_of
 
     torch.set_num_threads(1)
     prompts, edges = [], []
@@ -169,16 +169,15 @@ def analysis(count: int = 3000) -> None:
                  "target_head": head, "target_query": 0, "target_key": 0, "side": "query", "weight": 0.1,
                  "channels": [channel], "strengths": [1.0]}
             )  # fmt: skip
-    config = {"model": "none", "weight_hash": "", "mode": "exact", "task": "synthetic"}
+    config = {"model": "none", "weight_hash": "0" * 64, "dtype": "float32", "task": "synthetic", "settings": {},
+              "mode": "exact", "tau": None, "seed": 0, "prompts": count}  # fmt: skip
     with tempfile.TemporaryDirectory() as place:
-        folder = RunFolder(Path(place) / "run", "circuits", config)
-        folder.write_json("schema.json", schema_document())
-        writer = TablesWriter(folder.path)
+        run = Path(place) / "run"
         tables = {"prompts": prompts, "edges": edges, "firings": []}
-        writer.add({name: table_of(name, rows) for name, rows in tables.items()})
-        writer.finish()
+        with RunFolder(run, "circuits", config) as folder:
+            write_run(folder, [{name: table_of(name, rows) for name, rows in tables.items()}])
         processor = time.process_time()
-        seconds = taken(lambda: find_families(folder.path))
+        seconds = taken(lambda: find_families(run))
         processor = time.process_time() - processor
     print(f"(d) analysis of {count} synthetic circuits without edited passes, one thread")
     print(f"    {seconds:.0f} s, {processor:.0f} s of processor time (goal 120)")
