@@ -67,3 +67,10 @@ def test_writing(tmp_path):
     blocked.write_text("")
     with pytest.raises(HeadwiseError, match="cannot be written"):
         Report("t", []).write(blocked / "r.html")
+
+
+def test_a_cloud_of_points_has_no_table_of_them():
+    few, many = (go.Figure(go.Scatter(x=list(range(n)), y=list(range(n)))) for n in (10, 500))
+    assert "<summary>Numbers</summary>" in page(Figure(few))
+    assert "<summary>Numbers</summary>" not in page(Figure(many))
+    assert "<summary>Numbers</summary>" in page(Figure(many, table=Table(["n"], [[500]])))

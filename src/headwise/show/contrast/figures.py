@@ -6,6 +6,7 @@ figures are those of the paper whose picture is drawn for whatever model was run
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from plotly.subplots import make_subplots
 
 from headwise.contrast.fit import OTHER_HALF
 from headwise.contrast.rows import AttributionRow, where
-from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
+from headwise.show.kit.theme import AT_RIGHT, FAINT, INK, NEUTRAL, PALETTE, PAPER, between, styled
 
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
@@ -34,7 +35,7 @@ def head_ranking(run: FeaturesResult, top: int = 20) -> go.Figure:
                 "thickness": 1.2,
                 "color": NEUTRAL,
             },
-            marker={"color": [PALETTE[0] if r.chosen else "rgba(138,143,152,0.55)" for r in rows]},
+            marker={"color": [PALETTE[0] if r.chosen else FAINT for r in rows]},
             customdata=[[r.q_value, r.mass] for r in rows],
             hovertemplate="%{x}: %{y:.3f}<br>q %{customdata[0]:.4f}, "
             "attention on keys %{customdata[1]:.2f}<extra></extra>",
@@ -77,14 +78,14 @@ def swap_bars(run: FeaturesResult, head: str) -> go.Figure:
         xs: list[float] = []
         ys: list[float] = []
         for place, f in enumerate(features, 1):
-            drawn = where(run.draws, head=head, name=f.name)
+            drawn = where(run.draws, head=head, name=f.name)[:DOTS]
             xs += [place + shift + 0.12 * (d.draw % 11 - 5) / 5 for d in drawn]
             ys += [getattr(d, side) for d in drawn]
         figure.add_scatter(
             x=xs,
             y=ys,
             mode="markers",
-            marker={"size": 3.5, "color": colour, "opacity": 0.75, "line": {"width": 0.3, "color": "#333"}},
+            marker={"size": 3.5, "color": colour, "opacity": 0.75, "line": {"width": 0.3, "color": INK}},
             name=f"random subspaces, {side}",
         )
     figure.update_xaxes(tickmode="array", tickvals=list(range(len(labels))), ticktext=labels, type="linear")
@@ -101,42 +102,53 @@ def swap_bars(run: FeaturesResult, head: str) -> go.Figure:
 
 
 def share_bars(run: FeaturesResult) -> go.Figure:
-    """Change of log-odds as a share of a full key swap, every head and feature, beside its controls."""
+    """Change of log-odds as a share of a full key swap, every head and feature, with a tick for random subspaces."""
     heads = run.chosen
     names = list(dict.fromkeys(f.name for f in run.features))
+    width = 0.8 / len(names)
     figure = go.Figure()
+    ticks: list[tuple[float, float]] = []
     for number, name in enumerate(names):
         rows = [where(run.features, head=h, name=name)[0] for h in heads]
+        # On a linear axis, so that every tick is on its bar.
+        x = [i + (number - (len(names) - 1) / 2) * width for i in range(len(heads))]
+        ticks += zip(x, (r.random_share_99 for r in rows), strict=True)
+        values = [r.share_of_full for r in rows]
         figure.add_bar(
-            x=heads,
-            y=[r.share_of_full for r in rows],
+            x=x,
+            y=values,
+            width=0.92 * width,
             name=name,
             marker={"color": PALETTE[number % len(PALETTE)]},
-            error_y={
-                "type": "data",
-                "array": [r.share_high - r.share_of_full for r in rows],
-                "arrayminus": [r.share_of_full - r.share_low for r in rows],
-                "thickness": 1.2,
-                "color": NEUTRAL,
-            },
-            offsetgroup=name,
+            error_y=between(values, [r.share_low for r in rows], [r.share_high for r in rows]),
+            text=heads,
+            textposition="none",
+            hovertemplate="%{text}, %{fullData.name}: %{y:.2f}<extra></extra>",
         )
-    for number, name in enumerate(names):
-        rows = [where(run.features, head=h, name=name)[0] for h in heads]
-        figure.add_bar(
-            x=heads,
-            y=[r.random_share_99 for r in rows],
-            name="99th percentile of random subspaces",
-            marker={"color": "rgba(40,40,40,0.45)"},
-            offsetgroup=name,
-            showlegend=number == 0,
-            legendgroup="random",
-        )
+    figure.add_scatter(
+        x=[x for x, _ in ticks],
+        y=[y for _, y in ticks],
+        mode="markers",
+        marker={
+            "symbol": "line-ew",
+            "size": max(6, min(26, 560 * width / len(heads))),
+            "color": INK,
+            "line": {"width": 2.5, "color": INK},
+        },
+        name="99th percentile of random subspaces",
+        hovertemplate="%{y:.2f}<extra>random</extra>",
+    )
     return styled(
         figure,
-        barmode="overlay" if len(names) == 1 else "group",
+        barmode="overlay",
         yaxis={"title": "share of a full key swap"},
-        xaxis={"title": "head"},
+        xaxis={
+            "title": "head",
+            "tickvals": list(range(len(heads))),
+            "ticktext": heads,
+            "showgrid": False,
+            "range": [-0.55, len(heads) - 0.45],
+        },
     )
 
 
@@ -177,6 +189,12 @@ def controls(run: FeaturesResult, head: str) -> go.Figure:
     )
 
 
+DOTS = 100
+"""Random subspaces that are drawn as dots for a feature; all of them are counted in its percentile."""
+FLOOR = 1e-4
+"""Singular values below this share of the largest are rounding errors of zero; the axis ends here."""
+
+
 def singular_values(run: FeaturesResult, head: str, most: int = 20) -> go.Figure:
     """Singular values of ΔC with bootstrap intervals, against the 99 % quantile of their sign-flip null."""
     names = list(dict.fromkeys(r.name for r in run.spectra))
@@ -185,46 +203,46 @@ def singular_values(run: FeaturesResult, head: str, most: int = 20) -> go.Figure
     found = {f.name: f for f in where(run.features, head=head)}
     titles = [f"{n}: 99 % {found[n].rank_energy}, null {found[n].rank_null}" for n in names]
     figure = make_subplots(
-        lines, columns, subplot_titles=titles, horizontal_spacing=0.07, vertical_spacing=0.16
+        lines, columns, subplot_titles=titles, horizontal_spacing=0.09, vertical_spacing=0.36 / max(lines, 2)
     )
     for number, name in enumerate(names):
-        rows = [r for r in where(run.spectra, head=head, name=name) if r.index <= most]
-        at = (number // columns + 1, number % columns + 1)
-        index = [r.index for r in rows]
-        figure.add_trace(
-            go.Scatter(
-                x=index,
-                y=[r.sigma for r in rows],
-                error_y={
-                    "type": "data",
-                    "array": [max(0.0, r.high - r.sigma) for r in rows],
-                    "arrayminus": [max(0.0, r.sigma - r.low) for r in rows],
-                    "thickness": 1,
-                },
-                mode="lines+markers",
-                marker={"color": PALETTE[0], "size": 6},
-                line={"color": PALETTE[0]},
-                name="ΔC",
-                showlegend=number == 0,
-            ),
-            *at,
+        every = [r for r in where(run.spectra, head=head, name=name) if r.index <= most]
+        top = max((r.sigma for r in every), default=0.0) or 1.0
+        rows = [r for r in every if r.sigma > FLOOR * top]
+        at = {"row": number // columns + 1, "col": number % columns + 1}
+        values = [r.sigma for r in rows]
+        figure.add_scatter(
+            x=[r.index for r in rows],
+            y=values,
+            # An interval that reaches zero has no end on this axis: it stops at the floor.
+            error_y=between(values, [max(r.low, FLOOR * top) for r in rows], [r.high for r in rows]),
+            mode="lines+markers",
+            marker={"color": PALETTE[0], "size": 6},
+            line={"color": PALETTE[0]},
+            name="ΔC",
+            showlegend=number == 0,
+            **at,
         )
-        null = go.Scatter(
-            x=index,
-            y=[r.null for r in rows],
+        null = [r for r in every if r.null > FLOOR * top]
+        figure.add_scatter(
+            x=[r.index for r in null],
+            y=[r.null for r in null],
             mode="lines",
             line={"color": PALETTE[1], "dash": "dash"},
             name="null, 99 % quantile",
             showlegend=number == 0,
+            **at,
         )
-        figure.add_trace(null, *at)
+        ends = [*values, *(r.null for r in null), *(r.high for r in rows)]
+        low, high = math.log10(min(ends, default=top) / 1.6), math.log10(max(ends, default=top) * 1.6)
+        axis = {"type": "log", "exponentformat": "power", "dtick": 1, "range": [low, high]}
+        figure.update_yaxes(axis, row=at["row"], col=at["col"])
     figure.update_xaxes(title="singular value", row=lines)
-    figure.update_yaxes(type="log", exponentformat="power", dtick=1)
     return styled(
         figure,
-        height=120 + 240 * lines,
-        margin={"l": 60, "r": 24, "t": 84, "b": 56},
-        legend={"y": 1.1, "x": 0, "orientation": "h", "yanchor": "bottom"},
+        height=130 + 250 * lines,
+        margin={"l": 60, "r": 24, "t": 96, "b": 56},
+        legend={"y": 1 + 0.22 / lines, "x": 0, "orientation": "h", "yanchor": "bottom"},
     )
 
 
@@ -260,7 +278,7 @@ def rank_growth(run: FeaturesResult) -> go.Figure:
             "dtick": "D2",
         },
         yaxis={"title": "rank of ΔC, 99 % energy", "range": [0, top * 1.15 + 1]},
-        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"},
+        legend=AT_RIGHT,
     )
 
 
@@ -290,7 +308,7 @@ def angles(run: FeaturesResult, head: str) -> go.Figure:
             )
         figure.update_xaxes(title="principal angle", dtick=1, row=1, col=column)
     figure.update_yaxes(title="degrees", range=[-2, 92], row=1, col=1)
-    return styled(figure, height=440, legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"})
+    return styled(figure, height=440, legend=AT_RIGHT)
 
 
 def dose_response(run: FeaturesResult, head: str) -> go.Figure:
@@ -311,7 +329,7 @@ def dose_response(run: FeaturesResult, head: str) -> go.Figure:
         figure,
         xaxis={"title": f"{head}: part of the swap that is made"},
         yaxis={"title": "attention", "rangemode": "tozero"},
-        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"},
+        legend=AT_RIGHT,
     )
 
 
@@ -330,13 +348,15 @@ def logit_bars(records: Sequence[AttributionRow], head: str, method: str = "sequ
                 y=[values[p] for p in places],
                 mode="markers",
                 name="total",
-                marker={"color": "#111", "size": 5, "line": {"color": "#fff", "width": 1}},
+                marker={"color": INK, "size": 6, "line": {"color": PAPER, "width": 1}},
             )
         else:
-            colour = "rgba(138,143,152,0.6)" if name == "residual" else PALETTE[number % len(PALETTE)]
+            colour = FAINT if name == "residual" else PALETTE[number % len(PALETTE)]
             figure.add_bar(x=places, y=[values[p] for p in places], name=name, marker={"color": colour})
     text = [tokens[p].replace("\n", "⏎") for p in places]
-    figure.update_xaxes(tickmode="array", tickvals=places, ticktext=text, tickangle=-90, tickfont={"size": 9})
+    figure.update_xaxes(
+        tickmode="array", tickvals=places, ticktext=text, tickangle=-90, tickfont={"size": 11}
+    )
     return styled(
         figure,
         height=460,

@@ -1,4 +1,4 @@
-"""A contrastive study as one offline page."""
+"""A study of features as one offline page."""
 
 from __future__ import annotations
 
@@ -7,39 +7,81 @@ from typing import TYPE_CHECKING
 
 from headwise.contrast.rows import AttributionRow, where
 from headwise.show.contrast import figures, spaces
-from headwise.show.kit.markdown import literal
+from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
 
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
 
+PROSE = Prose.read("contrast/report.md")
+SPACES = 4
+"""Heads whose spaces are drawn; they are most of a page's size."""
+FEATURES = {
+    "head": "head",
+    "name": "feature",
+    "rank": "rank",
+    "rank_energy": "99 %",
+    "rank_null": "null",
+    "rank_interaction": "matching",
+    "rank_low": "low",
+    "rank_high": "high",
+    "saturated": "saturated",
+    "share_of_full": "share of full",
+    "share_low": "low",
+    "share_high": "high",
+    "percentile": "percentile",
+    "p_value": "p",
+    "random_share_99": "random, 99 %",
+    "original": "on original",
+    "target": "on target",
+    "interaction_share": "matching share",
+    "superposition": "superposition",
+}
+"""Columns of the table of features, the most telling first, and what they are called on the page."""
+ANSWERS = {
+    "head": "head",
+    "name": "swapped",
+    "prompts": "prompts",
+    "logit_difference": "logit difference",
+    "edited_logit_difference": "after the swap",
+    "change": "change",
+    "change_se": "its standard error",
+    "prefers_original": "prefers original",
+    "flips": "flips",
+    "error": "error",
+}
+
 
 def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
-    """Heads, features, swaps with their controls, ranks, spaces and logits of a study.
+    """Heads, features, swaps with their controls, ranks, spaces and logits of a study; a head is a line that unfolds.
 
     ``umap`` adds UMAP pictures of the larger subspaces, which take a minute each.
     """
     best = run.heads[0]
     strongest = max(run.features, key=lambda f: f.share_of_full)
+    warnings = "\n".join(f"- {literal(warning)}" for warning in run.warnings)
     sections = [
+        Section("What to beware of", [Text(warnings or PROSE("nothing wrong"))]),
         Section(
-            "What to beware of",
-            [Text("\n\n".join(map(literal, run.warnings)) or "Nothing was found wrong with the design.")],
-        ),
-        Section(
-            "Heads", [_heads_text(run), Figure(figures.head_ranking(run), "The best heads, 95 % intervals.")]
+            "Heads",
+            [
+                Text(f"{PROSE(run.rule)} {PROSE('scan')}"),
+                Figure(figures.head_ranking(run), PROSE("heads figure")),
+            ],
         ),
         Section("Features", _features(run)),
     ]
-    sections += [Section(f"Head {head}", _head(run, head, umap)) for head in run.chosen]
+    sections += [
+        Section(f"Head {head}", _head(run, head, umap), fold=True, note=_note(run, head))
+        for head in run.chosen
+    ]
     if run.answers:
         sections.append(Section("In the running model", _answers(run)))
     sections.append(Section("Rank and design", _growth(run)))
     return Report(
         f"{run.task}: why do these heads attend here?",
         sections,
-        subtitle=f"Contrastive query-key features in `{literal(run.model)}`, tested on words and wordings not "
-        f"fitted on.",
+        subtitle=PROSE("subtitle", model=run.model),
         facts={
             "heads scanned": str(len(run.heads)),
             "best head": f"{best.head} ({best.score:.2f})",
@@ -49,121 +91,66 @@ def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
     )
 
 
-def _heads_text(run: FeaturesResult) -> Text:
-    rule = (
-        "Score: the share of prompts in which the right key gets most attention among the keys; heads "
-        "from 30 % up "
-        "are studied."
-        if run.rule == "accuracy"
-        else "Score: attention on the asked category's items over attention on all others; heads that "
-        "give the items "
-        "less than 5 % of their attention are not ranked with the rest."
-    )
-    return Text(
-        f"{rule} Every head of the model was scanned in one pass. q-values come from shuffling the labels "
-        f"inside each "
-        "prompt, corrected over all heads (Benjamini–Hochberg)."
-    )
+def _note(run: FeaturesResult, head: str) -> str:
+    """A head in a line: its features, strongest first."""
+    found = sorted(where(run.features, head=head), key=lambda f: -f.share_of_full)
+    said = ", ".join(f"{literal(f.name)} {f.share_of_full:.0%}" for f in found[:4])
+    return f"share of a full swap: {said}{', …' if len(found) > 4 else ''}"
 
 
 def _features(run: FeaturesResult) -> list[Block]:
-    columns = ("head", "name", "rank", "rank_energy", "rank_null", "rank_interaction",
-               "rank_low", "rank_high", "saturated",
-               "interaction_share", "superposition", "original", "target", "share_of_full", "share_low",
-               "share_high", "percentile", "p_value", "random_share_99")  # fmt: skip
-    rows = [tuple(getattr(f, c) for c in columns) for f in run.features]
+    rows = [tuple(getattr(f, column) for column in FEATURES) for f in run.features]
     return [
-        Text(
-            "`rank_energy` is the published 99 % rule, `rank_null` counts directions above a sign-flip null, "
-            "`rank_interaction` those of the matching part Cov(q, d) alone, "
-            "`saturated` says that the design itself bounds the rank. `share_of_full` is the change of "
-            "log-odds that "
-            "swapping the subspace between original and target key makes, as a share of swapping the "
-            "whole keys; "
-            "`percentile` is its place among random subspaces of the same rank."
-        ),
-        Table(columns, rows),
-        Figure(
-            figures.share_bars(run), "Swaps as a share of a full key swap; grey: 99th percentile of random."
-        ),
+        Text(PROSE("features")),
+        Figure(figures.share_bars(run), PROSE("features figure")),
+        Table(list(FEATURES.values()), rows),
     ]
 
 
 def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
-    number = "7" if run.rule == "ratio" else "9"
+    ratio = run.rule == "ratio"
     blocks: list[Block] = [
-        Figure(
-            figures.swap_bars(run, head),
-            f"Swaps on unseen words (as Figure {number}); dots are random subspaces.",
-        ),
-        Figure(figures.controls(run, head), "Every edit and control, change of log-odds."),
-        Figure(figures.dose_response(run, head), "Partial swaps."),
-        Figure(figures.singular_values(run, head), "Singular values of ΔC against their null."),
+        Figure(figures.swap_bars(run, head), PROSE("swaps figure", number=7 if ratio else 9)),
+        Figure(figures.controls(run, head), PROSE("controls figure")),
+        Figure(figures.dose_response(run, head), PROSE("doses figure")),
+        Figure(figures.singular_values(run, head), PROSE("spectrum figure", floor=figures.FLOOR)),
     ]
-    for f in where(run.features, head=head):
-        if f.union and run.rule != "ratio":
+    drawn = run.chosen.index(head) < SPACES
+    for f in where(run.features, head=head) if drawn else ():
+        if (f.union and not ratio) or (not f.union and ratio and f.rank < 2):
             continue
-        if not f.union and run.rule == "ratio" and f.rank < 2:
-            continue
-        figure = "6a" if run.rule == "ratio" else "8"
-        blocks.append(
-            Figure(
-                spaces.subspace_pca(run, head, f.name),
-                f"Keys and queries inside {literal(f.name)} (as Figure {figure}).",
-            )
-        )
+        caption = PROSE("space figure", name=f.name, number="6a" if ratio else "8")
+        blocks.append(Figure(spaces.subspace_pca(run, head, f.name), caption))
         if f.union:
-            blocks.append(Figure(spaces.keys_pca(run, head, f.name), "Keys alone (as Figure 6b)."))
+            blocks.append(Figure(spaces.keys_pca(run, head, f.name), PROSE("keys figure", name=f.name)))
         if f.rank > 3 and umap:
-            blocks.append(
-                Figure(spaces.subspace_umap(run, head, f.name), f"{literal(f.name)} by UMAP (as Figure 8).")
-            )
-    blocks.append(
-        Figure(spaces.subspace_pca(run, head, None), "The same vectors, not projected (as Figure 17).")
-    )
+            blocks.append(Figure(spaces.subspace_umap(run, head, f.name), PROSE("umap figure", name=f.name)))
+    if drawn:
+        blocks.append(Figure(spaces.subspace_pca(run, head, None), PROSE("whole figure")))
+    else:
+        blocks.append(Text(PROSE("no spaces", heads=SPACES)))
     if where(run.angles, head=head):
-        blocks.append(
-            Figure(figures.angles(run, head), "Principal angles between features, and halves of each.")
-        )
+        blocks.append(Figure(figures.angles(run, head), PROSE("angles figure")))
     if where(run.attribution, head=head):
-        shown = where(run.attribution, head=head)[0].explained
-        blocks.append(
-            Figure(
-                figures.logit_bars(run.attribution, head),
-                f"One test prompt's logits by feature (as Figure 10); "
-                f"{shown:.0%} of their variation is explained.",
-            )
-        )
+        explained = where(run.attribution, head=head)[0].explained
+        caption = PROSE("logits figure", explained=explained)
+        blocks.append(Figure(figures.logit_bars(run.attribution, head), caption))
     return blocks
 
 
 def _answers(run: FeaturesResult) -> list[Block]:
-    columns = ("head", "name", "prompts", "logit_difference", "edited_logit_difference", "change",
-               "change_se", "prefers_original", "flips", "error")  # fmt: skip
+    rows = [tuple(getattr(a, column) for column in ANSWERS) for a in run.answers]
     return [
-        Text(
-            "The swap was made in the forward pass, for the query's row alone. `flips` is the share of "
-            "prompts in "
-            "which the order of the two answers turned around; `error` the largest difference between "
-            "the predicted "
-            "attention and that of the edited pass."
-        ),
-        Figure(figures.answers(run), "Change of the answer's logit difference, with 95 % intervals."),
-        Table(columns, [tuple(getattr(a, c) for c in columns) for a in run.answers]),
+        Text(PROSE("answers")),
+        Figure(figures.answers(run), PROSE("answers figure")),
+        Table(list(ANSWERS.values()), rows),
     ]
 
 
 def _growth(run: FeaturesResult) -> list[Block]:
     if not run.growth:
-        return [Text("The design names no query values, so there is nothing to vary.")]
-    return [
-        Text(
-            "rank(ΔC) cannot exceed the number of distinct queries. Where the curve follows the dotted "
-            "line, the "
-            "rank says something about the design and nothing about the head."
-        ),
-        Figure(figures.rank_growth(run), "Effective rank against distinct query values (as Figure 16)."),
-    ]
+        return [Text(PROSE("no growth"))]
+    return [Text(PROSE("growth")), Figure(figures.rank_growth(run), PROSE("growth figure"))]
 
 
 def attribution_report(records: Sequence[AttributionRow], prompt: str) -> Report:
@@ -172,8 +159,8 @@ def attribution_report(records: Sequence[AttributionRow], prompt: str) -> Report
     for head in dict.fromkeys(r.head for r in records):
         blocks: list[Block] = []
         for method in dict.fromkeys(r.method for r in records if r.head == head):
-            shown = next(r.explained for r in records if r.head == head and r.method == method)
-            caption = f"{method}: {shown:.0%} of the logits' variation over tokens is explained."
+            explained = next(r.explained for r in records if r.head == head and r.method == method)
+            caption = PROSE("attribution figure", method=method, explained=explained)
             blocks.append(Figure(figures.logit_bars(records, head, method), caption))
         sections.append(Section(f"Head {head}", blocks))
     return Report("Logits by feature", sections, subtitle=literal(prompt))

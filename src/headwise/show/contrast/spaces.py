@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.show.kit.theme import PALETTE, styled
+from headwise.show.kit.theme import AT_RIGHT, NEUTRAL, PALETTE, VEIL, styled
 from headwise.strings import natural
 
 if TYPE_CHECKING:
@@ -19,17 +19,28 @@ if TYPE_CHECKING:
 
 WIDE = (*PALETTE, "#b15928", "#1b7837", "#762a83", "#f46d43", "#4575b4", "#a6761d", "#e7298a", "#666666")
 Method = Literal["pca", "umap"]
+KEYS = 120
+"""Keys in a picture: more would hide each other, and make a page large."""
+MARKS: dict[str, dict[str, Any]] = {
+    "keys": {"symbol": "circle", "size": 6, "opacity": 0.6, "line": {"width": 0}},
+    # Open, so that they do not hide the keys that they are looking for.
+    "queries": {"symbol": "diamond-open", "size": 10, "opacity": 1, "line": {"width": 2}},
+}
 
 
 def points(run: FeaturesResult, head: str, group: str) -> tuple[Tensor, list[str], Tensor, list[str]]:
-    """Queries [n, d] and keys [m, d] of a head with their labels of ``group``."""
+    """Queries [n, d] and keys [m, d] of a head with their labels of ``group``, of so many prompts as can be drawn."""
     place = run.chosen.index(head)
     q, k = run.gallery.q[place].double(), run.gallery.k[place].double()
     labels = run.gallery.query.get(group, [""] * len(q))
     found, names = [], []
     for i, key_labels in enumerate(run.gallery.keys.get(group, [])):
+        if len(names) + len(key_labels) > KEYS and found:
+            break
         found.append(k[i, : len(key_labels)])
         names += key_labels
+    if found:
+        q, labels = q[: len(found)], labels[: len(found)]
     return q, list(labels), torch.cat(found) if found else k.reshape(-1, k.shape[-1])[:0], names
 
 
@@ -38,9 +49,7 @@ def _colour(run: FeaturesResult, name: str) -> str:
     return str(run.gallery.colours.get(name, "set"))
 
 
-def _scatter(
-    xy: np.ndarray, labels: list[str], order: list[str], symbol: str, name: str, legend: bool
-) -> list[Any]:
+def _scatter(xy: np.ndarray, labels: list[str], order: list[str], name: str, legend: bool) -> list[Any]:
     traces = []
     for number, value in enumerate(order):
         rows = [i for i, label in enumerate(labels) if label == value]
@@ -50,13 +59,7 @@ def _scatter(
                     x=xy[rows, 0],
                     y=xy[rows, 1],
                     mode="markers",
-                    marker={
-                        "color": WIDE[number % len(WIDE)],
-                        "symbol": symbol,
-                        "size": 4 if name == "keys" else 8,
-                        "opacity": 0.55 if name == "keys" else 0.95,
-                        "line": {"width": 0 if name == "keys" else 0.7, "color": "#222"},
-                    },
+                    marker=MARKS[name] | {"color": WIDE[number % len(WIDE)]},
                     name=value,
                     legendgroup=value,
                     showlegend=legend,
@@ -64,6 +67,13 @@ def _scatter(
                 )
             )
     return traces
+
+
+def _sides(figure: go.Figure) -> None:
+    """Say in the legend which marks are keys and which are queries."""
+    for name, symbol in (("keys", "circle"), ("queries", "diamond-open")):
+        mark = {**MARKS[name], "symbol": symbol, "color": NEUTRAL, "opacity": 1}
+        figure.add_scatter(x=[None], y=[None], mode="markers", marker=mark, name=name)
 
 
 def _order(labels: list[str], most: int = 16) -> list[str]:
@@ -99,18 +109,19 @@ def subspace_pca(run: FeaturesResult, head: str, name: str | None, *, group: str
     figure = make_subplots(1, 2, horizontal_spacing=0.09)
     for column, (a, b) in enumerate(((0, 1), (1, 2)), 1):
         keys, queries = values[: len(k)][:, [a, b]], values[len(k) :][:, [a, b]]
-        for trace in _scatter(keys, k_labels, order, "circle", "keys", column == 1):
+        for trace in _scatter(keys, k_labels, order, "keys", column == 1):
             figure.add_trace(trace, 1, column)
-        for trace in _scatter(queries, q_labels, order, "diamond", "queries", False):
+        for trace in _scatter(queries, q_labels, order, "queries", False):
             figure.add_trace(trace, 1, column)
         figure.update_xaxes(title=f"PC {a + 1} ({share[a]:.0%})", row=1, col=column)
         figure.update_yaxes(title=f"PC {b + 1} ({share[b]:.0%})", row=1, col=column)
+    _sides(figure)
     where = "all of the head's space" if name is None else f"subspace of {name}"
     return styled(
         figure,
         height=480,
         title={"text": f"{head}, {where}: keys ●, queries ◆, by {group}", "font": {"size": 14}},
-        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top", "itemsizing": "constant"},
+        legend={**AT_RIGHT, "itemsizing": "constant"},
         margin={"l": 60, "r": 24, "t": 56, "b": 56},
     )
 
@@ -162,10 +173,11 @@ def subspace_umap(
     ).fit_transform(both)
     order = _order([*k_labels, *q_labels])
     figure = go.Figure()
-    for trace in _scatter(np.asarray(values)[: len(k)], k_labels, order, "circle", "keys", True):
+    for trace in _scatter(np.asarray(values)[: len(k)], k_labels, order, "keys", True):
         figure.add_trace(trace)
-    for trace in _scatter(np.asarray(values)[len(k) :], q_labels, order, "diamond", "queries", False):
+    for trace in _scatter(np.asarray(values)[len(k) :], q_labels, order, "queries", False):
         figure.add_trace(trace)
+    _sides(figure)
     return styled(
         figure,
         height=480,
@@ -175,7 +187,7 @@ def subspace_umap(
         },
         xaxis={"title": "UMAP 1"},
         yaxis={"title": "UMAP 2"},
-        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top", "itemsizing": "constant"},
+        legend={**AT_RIGHT, "itemsizing": "constant"},
         margin={"l": 60, "r": 24, "t": 56, "b": 56},
     )
 
@@ -186,7 +198,7 @@ def keys_pca(run: FeaturesResult, head: str, name: str, *, group: str | None = N
     _, _, k, k_labels = points(run, head, group)
     values, share = _components(run.bank.get(head, name).key.project(k))
     order = _order(k_labels, 24)
-    figure = go.Figure(_scatter(values, k_labels, order, "circle", "keys", False))
+    figure = go.Figure(_scatter(values, k_labels, order, "keys", False))
     for number, value in enumerate(order):
         rows = [i for i, label in enumerate(k_labels) if label == value]
         centre = values[rows].mean(0)
@@ -196,7 +208,7 @@ def keys_pca(run: FeaturesResult, head: str, name: str, *, group: str | None = N
             text=value,
             showarrow=False,
             font={"color": WIDE[number % len(WIDE)], "size": 13, "weight": 700},
-            bgcolor="rgba(255,255,255,0.75)",
+            bgcolor=VEIL,
         )
     return styled(
         figure,

@@ -21,9 +21,9 @@ from headwise.show.kit.table import Cell, Table
 
 TEMPLATES = ("hovertemplate", "texttemplate")
 """Texts of our own with places for data; they must hold no data themselves."""
-POINTS = 200
-"""Rows of a table made from a figure that a page shows; a cloud of points has thousands, and they are in the run."""
-FIGURES = 6
+POINTS = 100
+"""A figure of more points has no table of them on its page: nobody reads it, and the run's own tables have them."""
+FIGURES = 5
 """Significant figures of a number in a figure: more than any screen has pixels."""
 
 
@@ -68,12 +68,16 @@ def figure_table(figure: go.Figure) -> Table:
             columns["text"] = []
         used |= {a for a, v in columns.items() if v}
         name = str(trace.get("name") or "")
-        rows += [(name, *point) for point in zip_longest(*(columns[a] for a in axes))]
+        rows += [
+            (name, *point)
+            for point in zip_longest(*(columns[a] for a in axes))
+            if any(v is not None for v in point)
+        ]
     keep = [0, *(i + 1 for i, a in enumerate(axes) if a in used)]
     if all(not r[0] for r in rows):
         keep = keep[1:]
     names = ("series", *axes)
-    return Table([names[i] for i in keep], [tuple(r[i] for i in keep) for r in rows], limit=POINTS)
+    return Table([names[i] for i in keep], [tuple(r[i] for i in keep) for r in rows])
 
 
 def _array(value: dict[str, Any]) -> np.ndarray:

@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 from headwise import files
 from headwise.show.kit import markdown
 from headwise.show.kit.escape import attribute, script_json, text
-from headwise.show.kit.figures import figure_table, inert
+from headwise.show.kit.figures import POINTS, figure_table, inert
 from headwise.show.kit.page import page, part, script
 from headwise.show.kit.table import Table
 from headwise.show.kit.theme import DARK
@@ -121,8 +121,10 @@ def _block(block: Block, specs: list[str]) -> str:
     height = int(spec["layout"].get("height") or 420)
     caption = f"<figcaption>{markdown.inline(block.caption)}</figcaption>" if block.caption else ""
     table = block.table or figure_table(block.figure)
+    many = block.table is None and len(table.rows) > POINTS
+    numbers = "" if many else f"<details><summary>Numbers</summary>{table.html()}</details>"
     return (
         f'<figure><div class=scroll><div id="f{number}" class="plot" role="img" '
         f'aria-label={attribute(markdown.unmarked(block.caption) or "figure")} style="height:{height}px"></div></div>'
-        f"{caption}<details><summary>Numbers</summary>{table.html()}</details></figure>"
+        f"{caption}{numbers}</figure>"
     )
