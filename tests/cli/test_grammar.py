@@ -154,6 +154,12 @@ print(json.dumps(said))
         assert message in err and err.count("\n") == 1, (arguments, err)
 
 
+def test_the_usual_place_of_families_is_tried_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "families").write_text("a file")
+    assert main(["families", str(tmp_path)]) == 2
+    assert f"{str(tmp_path / 'families')!r} cannot be written" in capsys.readouterr().err
+
+
 def test_every_path_is_tried_as_soon_as_it_is_read() -> None:
     """A new option for a file or folder cannot forget it."""
     later = {

@@ -51,6 +51,8 @@ def families(
             raise HeadwiseError(
                 f"the run {str(path)!r} {kind}: make one with `headwise circuits TASK --out DIR`"
             )
+    place = runs[0] / "families" if out is None else out
+    options.refuse_foreign_folder(place)
     from headwise.families.study import check_model, find_families
     from headwise.model.progress import Progress
     from headwise.survey.records import CircuitRun
@@ -68,7 +70,6 @@ def families(
             refuse_remote(run.config["model"])
         loaded = load(model or run.config["model"], dtype=run.config.get("dtype") or "float32")
         check_model(run, loaded)
-    place = runs[0] / "families" if out is None else out
     with Progress("finding families") as progress:
         found = find_families(
             run, out=place, distance=distance, by=by, model=loaded, sample=sample, seed=seed,

@@ -46,7 +46,8 @@ def output_file(help: str) -> Any:
     return typer.Option(help=help, metavar="FILE", callback=_output)
 
 
-def _folder(value: Path | None) -> Path | None:
+def refuse_foreign_folder(value: Path | None) -> Path | None:
+    """A run folder must be new, empty, or the folder of a run, in a place that can be written."""
     from headwise.scale.place import refuse_foreign
 
     if value is not None:
@@ -215,10 +216,13 @@ Html = Annotated[Path | None, output_file("Write a page that opens offline.")]
 Save = Annotated[Path | None, output_file("Write the result as JSON.")]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Run folder: tables, numbers, report.", metavar="DIR", callback=_folder),
+    typer.Option(help="Run folder: tables, numbers, report.", metavar="DIR", callback=refuse_foreign_folder),
 ]
 RequiredOut = Annotated[
-    Path, typer.Option("--out", help="Run folder: tables and numbers.", metavar="DIR", callback=_folder)
+    Path,
+    typer.Option(
+        "--out", help="Run folder: tables and numbers.", metavar="DIR", callback=refuse_foreign_folder
+    ),
 ]
 
 
