@@ -146,6 +146,7 @@ class Circuit:
         return {node.id: node for node in self.nodes}
 
     def node(self, id: str) -> Node:
+        """A node by its id, such as ``L9H6@14<-3``."""
         if id not in self.by_id:
             near = [known for known in self.by_id if known.split("@")[0] == id.split("@")[0]][:4]
             hint = f": did you mean {', '.join(near)}?" if near else ""
@@ -157,13 +158,13 @@ class Circuit:
         return tuple(node for node in self.nodes if node.kind == "head")
 
     def into(self, id: str, side: Side | None = None) -> tuple[Edge, ...]:
-        """Edges into a node, heaviest first."""
+        """Edges into a node, of both sides or of one, heaviest first."""
         self.node(id)
         found = (e for e in self.edges if e.target == id and side in (None, e.side))
         return tuple(sorted(found, key=lambda e: -e.weight))
 
     def signal(self, edge: Edge) -> Signal:
-        """What an edge stands for: its source's signal in its target."""
+        """The signal of an edge: what its source wrote for its target."""
         source, target = self.by_id[edge.source], self.by_id[edge.target]
         return Signal(target.cell.head, edge.side, source.component, edge.channels)
 
@@ -172,6 +173,7 @@ class Circuit:
         return [self.signal(edge) for edge in self.into(id, None if sides == "both" else sides)]
 
     def out_of(self, id: str) -> tuple[Edge, ...]:
+        """Edges out of a node, heaviest first."""
         self.node(id)
         return tuple(sorted((e for e in self.edges if e.source == id), key=lambda e: -e.weight))
 
@@ -238,6 +240,7 @@ class Circuit:
     # --- out of headwise -------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
+        """The circuit file's document (docs: The circuit file)."""
         from headwise.circuits.files import to_json
 
         return to_json(self)
@@ -256,11 +259,13 @@ class Circuit:
         return load(path, model)
 
     def to_networkx(self) -> networkx.MultiDiGraph:
+        """The same graph for networkx."""
         from headwise.circuits.export import to_networkx
 
         return to_networkx(self)
 
     def to_graphml(self, path: Any) -> None:
+        """Write GraphML, which graph editors open."""
         from headwise.circuits.export import to_graphml
 
         to_graphml(self, path)

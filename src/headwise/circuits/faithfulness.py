@@ -52,7 +52,24 @@ class Faithfulness:
 
 
 def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int = 0) -> Faithfulness:
-    """Ablate the firings outside and inside a circuit, and outside and inside random ones of the same size."""
+    """Ablate the firings outside and inside a circuit, and outside and inside random ones of the same size.
+
+    Parameters
+    ----------
+    model:
+        The model that the circuit was traced in.
+    circuit:
+        A circuit with at least one head.
+    draws:
+        Random circuits to compare with.
+    seed:
+        The seed of everything random.
+
+    Returns
+    -------
+    Faithfulness
+        The answer's logit difference in each case.
+    """
     require_fit(circuit, model)
     heads = [n for n in circuit.heads if n.key <= n.query]
     if not heads:

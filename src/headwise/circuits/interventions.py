@@ -111,7 +111,30 @@ def intervene(
     draws: int = 20,
     seed: int = 0,
 ) -> list[Effect]:
-    """The effect of each set of edges (a single edge is a set of one), all in a few batched passes."""
+    """The effect of each set of edges, all in a few batched passes.
+
+    Parameters
+    ----------
+    model:
+        The model that the circuit was traced in.
+    circuit:
+        A circuit that :func:`headwise.trace` gave or :meth:`Circuit.load` read.
+    edges:
+        Sets of the circuit's edges; a single edge is a set of one.
+    scope:
+        ``local``: only what this head reads changes; ``global``: the residual stream changes, for all above.
+    action:
+        ``remove`` takes the signals away, ``boost`` doubles them.
+    draws:
+        Controls per set, each with as many unused channels of the same components.
+    seed:
+        The seed of everything random.
+
+    Returns
+    -------
+    list of Effect
+        One per set: attention, logit difference and probability, clean, edited and in the controls.
+    """
     if scope not in ("local", "global"):
         raise HeadwiseError(f"scope {scope!r} is not a scope: write 'local' or 'global'")
     if action not in ("remove", "boost"):

@@ -71,11 +71,38 @@ def trace(
 ) -> Circuit | list[Circuit]:
     """Trace a prompt (or several) to the circuit that made its answer, from one forward pass.
 
-    ``answer`` (None: what the model predicts) and ``wrong`` are single tokens, as text or token ids; for several
-    prompts, one for all or one each. The circuit starts at the components that carry answer − wrong; with ``top_k`` or
-    ``top_p`` it starts instead at those that carry the probability of the most likely tokens. ``mode="published"``
-    follows the authors' rules to the letter. ``verify`` runs the edited forward pass of every firing's
-    counterfactual; ``vectors`` keeps each edge's signal.
+    The circuit starts at the components that carry the answer's logit minus the wrong one's.
+
+    Parameters
+    ----------
+    model:
+        A loaded model.
+    prompt:
+        A text or its token ids, or a list of either for several circuits from one batch.
+    answer:
+        The answer's token, as text or token id; default: what the model predicts. For several prompts, one for all or
+        one per prompt.
+    wrong:
+        The token it is compared with, given like ``answer``; default: the mean token.
+    top_k:
+        Start instead at what carries the probability of the ``top_k`` most likely tokens.
+    top_p:
+        Start instead at what carries the smallest set of tokens whose probability reaches ``top_p``.
+    mode:
+        ``exact``, or ``published`` to follow the authors' rules to the letter.
+    tau:
+        The attention of a firing must fall below this without its cause; default: 2.5 / visible keys.
+    rule:
+        How attributions are integrated: ``gauss`` or ``trapezoid``; default: the mode's own.
+    verify:
+        Whether to run the edited forward pass of every firing's counterfactual.
+    vectors:
+        Whether to keep every edge's signal as a vector.
+
+    Returns
+    -------
+    Circuit
+        Or a list with one circuit per prompt.
     """
     started = time.perf_counter()
     single = is_one(prompt)

@@ -50,30 +50,37 @@ class Model:
 
     @property
     def n_layers(self) -> int:
+        """Number of layers."""
         return self.anatomy.n_layers
 
     @property
     def n_heads(self) -> int:
+        """Query heads per layer."""
         return self.anatomy.n_heads
 
     @property
     def n_kv_heads(self) -> int:
+        """Key and value heads per layer."""
         return self.anatomy.n_kv_heads
 
     @property
     def d_head(self) -> int:
+        """Dimensions of one head's queries and keys."""
         return self.anatomy.d_head
 
     @property
     def d_model(self) -> int:
+        """Dimensions of the residual stream."""
         return self.anatomy.d_model
 
     @property
     def context(self) -> int | None:
+        """The longest prompt in tokens, or None where there is no limit."""
         return self.anatomy.context
 
     @property
     def dtype(self) -> torch.dtype:
+        """The precision of the weights."""
         return self.hf.dtype
 
     @property
@@ -173,11 +180,34 @@ class Model:
         batch_size: int = 64,
         max_tokens: int = MAX_TOKENS,
     ) -> Captured:
-        """Capture queries, keys, scores or patterns of ``heads`` (None: all) at chosen positions.
+        """Capture queries, keys, scores or patterns as the heads use them, at chosen positions.
 
-        ``queries`` and ``keys`` choose rows and columns: None is all, −1 the last token of each prompt, a list
-        applies to every prompt, a list of lists gives each prompt its own. ``want`` names what to keep, of ``q``,
-        ``k``, ``scores``, ``pattern``, ``q_before_rope``, ``k_before_rope``.
+        Parameters
+        ----------
+        prompts:
+            One prompt or several, as text or token ids.
+        heads:
+            The heads to capture; None is all of them.
+        queries:
+            Rows: None is all, −1 the last token of each prompt, a list applies to every prompt, a list of lists gives
+            each prompt its own.
+        keys:
+            Columns, given like ``queries``.
+        want:
+            What to keep, of ``q``, ``k``, ``scores``, ``pattern``, ``q_before_rope``, ``k_before_rope``.
+        logits:
+            Positions whose logits are kept, ``last`` or ``none``.
+        padding:
+            The side on which prompts of a batch are padded, ``right`` or ``left``; it does not change the numbers.
+        batch_size:
+            The most prompts in one pass.
+        max_tokens:
+            The most tokens in one pass, padding included.
+
+        Returns
+        -------
+        Captured
+            What was asked for, and nothing else in memory.
         """
         request = Request(
             heads=heads,
@@ -194,7 +224,20 @@ class Model:
     def stream_capture(
         self, prompts: Prompt | Sequence[Prompt], **request: Any
     ) -> Iterator[tuple[list[int], Captured]]:
-        """Like :meth:`capture`, one batch at a time: memory does not grow with the number of prompts."""
+        """Like :meth:`capture`, one batch at a time: memory does not grow with the number of prompts.
+
+        Parameters
+        ----------
+        prompts:
+            Prompts as text or token ids.
+        request:
+            What :meth:`capture` takes, by keyword.
+
+        Returns
+        -------
+        iterator of (list of int, Captured)
+            The numbers of a batch's prompts and what was captured of them.
+        """
         return _capture.stream(self, prompts, Request(**request))
 
     def edit(
@@ -211,7 +254,37 @@ class Model:
         batch_size: int = 64,
         max_tokens: int = MAX_TOKENS,
     ) -> Captured:
-        """Run the forward pass with ``edits`` made in it; returns logits and the patterns of ``heads``."""
+        """Run the forward pass with edits made in it; nothing stays hooked afterwards.
+
+        Parameters
+        ----------
+        prompts:
+            One prompt or several, as text or token ids.
+        edits:
+            Any number of ``SetVectors``, ``AddVectors``, ``SwapWithin`` and ``RemoveWithin``, over layers and heads.
+        heads:
+            The heads to capture; by default none: only logits are kept.
+        queries:
+            Rows: None is all, −1 the last token of each prompt, a list applies to every prompt, a list of lists gives
+            each prompt its own.
+        keys:
+            Columns, given like ``queries``.
+        want:
+            What to keep, of ``q``, ``k``, ``scores``, ``pattern``, ``q_before_rope``, ``k_before_rope``.
+        logits:
+            Positions whose logits are kept, ``last`` or ``none``.
+        padding:
+            The side on which prompts of a batch are padded, ``right`` or ``left``; it does not change the numbers.
+        batch_size:
+            The most prompts in one pass.
+        max_tokens:
+            The most tokens in one pass, padding included.
+
+        Returns
+        -------
+        Captured
+            Logits, and what was asked for of ``heads`` in the edited pass.
+        """
         request = Request(
             heads=heads,
             queries=queries,
@@ -228,7 +301,22 @@ class Model:
     def split(
         self, prompts: Prompt | Sequence[Prompt], *, layers: int | None = None, padding: Padding = "right"
     ) -> Stream:
-        """Split the residual stream before each of the first ``layers`` layers (None: all, and the final norm)."""
+        """Split the residual stream into what every component wrote; the parts sum to the model's own vectors.
+
+        Parameters
+        ----------
+        prompts:
+            One prompt or several, as text or token ids.
+        layers:
+            Before how many of the first layers it is split; None is all, and the final norm.
+        padding:
+            The side on which prompts of a batch are padded, ``right`` or ``left``.
+
+        Returns
+        -------
+        Stream
+            ``writes(layer, position)`` gives parts of the stream, ``shares(head, side, position)`` of a query or key.
+        """
         from headwise.model.stream import split
 
         return split(self, prompts, layers=layers, padding=padding)

@@ -52,16 +52,36 @@ def trace_many(
 ) -> CircuitRun:
     """Trace one circuit per prompt, for thousands of prompts: ``headwise circuits`` in Python.
 
-    (It is not called ``headwise.circuits`` because that is the package of single circuits.)
+    The same call continues an interrupted run, and returns a finished one as it is; the files depend neither on
+    interruptions nor on ``workers``. Prompts that the model answers wrong are set aside, not dropped; a prompt that
+    fails is recorded with its reason.
 
-    ``task`` is ``ioi``, ``greater-than``, ``pronouns``, ``facts``, the path of a JSONL file, or an
-    :class:`~headwise.tasks.answers.types.AnswerSet`; ``prompts`` how many are made (of a file: taken). The run is
-    kept in the folder ``out`` as it goes. The same call continues an interrupted run, and returns a finished
-    one as it is; the files do not depend on interruptions nor on ``workers``. Prompts that the model answers
-    wrong are set aside, not dropped; a prompt that fails is recorded with its reason.
+    Parameters
+    ----------
+    model:
+        A loaded model.
+    task:
+        ``ioi``, ``greater-than``, ``pronouns``, ``facts``, the path of a JSONL file, or an
+        :class:`~headwise.tasks.answers.types.AnswerSet`.
+    out:
+        The folder that keeps the run as it goes.
+    prompts:
+        How many prompts are made (of a file: taken); default: 300, or all of a file.
+    workers:
+        Processes; above 1 they load the model anew, so in a script call this under ``if __name__ == "__main__":``.
+    mode:
+        ``exact``, or ``published`` to follow the authors' rules to the letter.
+    tau:
+        The attention of a firing must fall below this without its cause; default: 2.5 / visible keys.
+    seed:
+        The seed of everything random.
+    progress:
+        Told the stage, how many of its prompts are done, and how many there are.
 
-    ``workers`` above 1 starts processes that load the model anew; in a script, call it under
-    ``if __name__ == "__main__":``.
+    Returns
+    -------
+    CircuitRun
+        The tables of the finished run, and each prompt's circuit.
     """
     rules_for(mode, tau, None)
     engine = engine_for(model, workers)

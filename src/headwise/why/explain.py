@@ -119,8 +119,39 @@ def explain(
     """Why does ``head`` attend from ``query`` to ``key``? What made the score, who wrote it, and proof.
 
     With only a prompt the question is found: the model's answer, the head that brings most of it to the last token,
-    and the token that head reads. With a ``head`` its strongest attention is taken; ``query`` and ``key`` (a position,
-    or a token's text) narrow it down. ``features`` are feature banks made by ``headwise features``.
+    and the token that head reads.
+
+    Parameters
+    ----------
+    model:
+        A loaded model.
+    prompt:
+        The text that the model reads, or its token ids.
+    head:
+        The head, such as ``L22H4``; alone, its strongest attention is taken.
+    query:
+        The token that attends, as text or position.
+    key:
+        The token it attends to, as text or position.
+    answer:
+        The answer's token, as text or token id; default: what the model predicts.
+    wrong:
+        The token it is compared with; default: the next most likely one.
+    features:
+        Feature banks that ``headwise features`` made, or their folders: the score is then split by feature, too.
+    tau:
+        The attention must fall below this without its cause; default: 2.5 / visible keys.
+    draws:
+        Random controls, each with as many signals of channels that the cause does not use.
+    seed:
+        The seed of everything random.
+    progress:
+        Told the name of each stage as it begins.
+
+    Returns
+    -------
+    Explanation
+        Question, what, who and proof, as values, as a sentence and as a page.
     """
     clock = _Clock(progress)
     banks = [

@@ -97,8 +97,28 @@ def load(
 ) -> Model:
     """Load a model ready for study: the default one, a known name, a hub id, a local folder or a ``.gguf`` file.
 
-    ``check`` compares, on a short prompt, what headwise sees with what the model computes, and refuses the model if
-    they differ.
+    Parameters
+    ----------
+    name:
+        A known name, a hub id, a folder with safetensors, or a ``.gguf`` file; None is the default model.
+    revision:
+        Branch, tag or commit of a hub model.
+    dtype:
+        The precision to load it in; decompositions are still done in float32 or float64.
+    device:
+        Where the model goes, such as ``cuda``; default: the CPU.
+    device_map:
+        How a model that is larger than one device is spread, such as ``auto`` (needs accelerate).
+    trust_remote_code:
+        Whether a model's own code may run. It can do anything you can.
+    check:
+        Whether to compare, on a short prompt, what headwise sees with what the model computes, and to refuse the model
+        if they differ.
+
+    Returns
+    -------
+    Model
+        The model, ready to be captured, edited and split.
     """
     from headwise.model.check import refuse_if_wrong
     from headwise.model.model import Model
