@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult as FeaturesResult
     from headwise.contrast.study import find_features as find_features
     from headwise.errors import HeadwiseError as HeadwiseError
+    from headwise.families.result import FamiliesResult as FamiliesResult
     from headwise.families.study import find_families as find_families
     from headwise.model.edits import AddVectors as AddVectors
     from headwise.model.edits import RemoveWithin as RemoveWithin
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from headwise.model.loading.load import load as load
     from headwise.model.model import Model as Model
     from headwise.progress import Progress as Progress
+    from headwise.sinks.result import SinksResult as SinksResult
     from headwise.sinks.study import find_sinks as find_sinks
-    from headwise.sparsity.study import measure_sparsity as measure_sparsity
+    from headwise.sparsity.result import SparsityResult as SparsityResult
+    from headwise.sparsity.study import find_sparsity as find_sparsity
     from headwise.survey.collect import trace_many as trace_many
     from headwise.survey.records import CircuitRun as CircuitRun
     from headwise.types import Cell as Cell
@@ -56,13 +59,16 @@ _NAMES = {
     "contrast.result": "FeaturesResult",
     "contrast.study": "find_features",
     "errors": "HeadwiseError",
+    "families.result": "FamiliesResult",
     "families.study": "find_families",
     "model.edits": "AddVectors RemoveWithin SetVectors SwapWithin",
     "model.loading.load": "load",
     "model.model": "Model",
     "progress": "Progress",
+    "sinks.result": "SinksResult",
     "sinks.study": "find_sinks",
-    "sparsity.study": "measure_sparsity",
+    "sparsity.result": "SparsityResult",
+    "sparsity.study": "find_sparsity",
     "survey.collect": "trace_many",
     "survey.records": "CircuitRun",
     "types": "Cell Component Estimate Head Removed Signal Subspace",

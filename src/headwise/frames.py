@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
 
 
-def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> DataFrame:
-    """Rows as a DataFrame of these columns, also where there is no row."""
+def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> DataFrame:
+    """Rows as a DataFrame; with ``columns``, of these, also where there is no row."""
     try:
         import pandas  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise HeadwiseError("pandas is not installed: pip install 'headwise[pandas]'") from None
-    return pandas.DataFrame([dict(row) for row in rows], columns=list(columns))
+    return pandas.DataFrame([dict(row) for row in rows], columns=None if columns is None else list(columns))

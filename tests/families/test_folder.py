@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from family_runs import planted_run
 from run_folders import one_line
 from toy_answers import contents
 
+from headwise.families.result import FamiliesResult
 from headwise.families.study import find_families
 from headwise.scale.manifest import read_manifest
 from headwise.survey.records import CircuitRun
@@ -47,3 +50,24 @@ def test_folders_of_others_are_refused(run: CircuitRun, tmp_path: Path) -> None:
     before = contents(run.paths[0])
     assert "holds another run (circuits" in one_line(lambda: find_families(run, out=run.paths[0]))
     assert contents(run.paths[0]) == before
+
+
+def test_an_analysis_comes_back_from_its_folder(run: CircuitRun, tmp_path: Path) -> None:
+    found = find_families(run, out=tmp_path / "one")
+    again = FamiliesResult.load(tmp_path / "one")
+    assert again.to_json() == {**found.to_json(), "seconds": 0.0}
+    assert again.tables == found.tables
+    assert np.array_equal(again.distances, found.distances)
+    assert again.groups.keys() == found.groups.keys()
+    again.save(tmp_path / "two")
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+    assert "representative" in found._repr_html_()
+    # Where the circuits were moved, or others have taken their place.
+    moved = tmp_path / "moved"
+    shutil.copytree(run.paths[0], moved)
+    assert len(FamiliesResult.load(tmp_path / "one", moved).run) == len(run)
+    other = planted_run(tmp_path / "other", 30)
+    told = one_line(lambda: FamiliesResult.load(tmp_path / "one", other.paths[0]))
+    assert "are not those that" in told
+    (tmp_path / "one" / "result.safetensors").write_bytes(b"")
+    assert "result.safetensors" in one_line(lambda: FamiliesResult.load(tmp_path / "one"))

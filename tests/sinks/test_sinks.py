@@ -21,8 +21,9 @@ from headwise.model.stream import split
 from headwise.sinks.clusters import cut, share_signals
 from headwise.sinks.find import AWAY, MIN_ROWS, Parking, find_parking, on_sinks, tokens_received
 from headwise.sinks.proof import ProjectOut, _rotations, free_one_by_one, projection
+from headwise.sinks.result import SinksResult
 from headwise.sinks.signals import agreement, agreements, cosine_distance, head_space, trace_parked
-from headwise.sinks.study import SinkStudy, find_sinks
+from headwise.sinks.study import find_sinks
 from headwise.sinks.texts import TEXTS
 from headwise.types import Head, Side
 
@@ -61,14 +62,14 @@ def planted_prompts(n: int = 8, length: int = 14) -> list[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def planted() -> SinkStudy:
+def planted() -> SinksResult:
     return find_sinks(plant_sink(), planted_prompts(), traced=8, proved=3)
 
 
 # --- which tokens, which heads ---------------------------------------------------------------------------------------
 
 
-def test_sinks_are_measured_and_not_assumed_to_stand_first(planted: SinkStudy) -> None:
+def test_sinks_are_measured_and_not_assumed_to_stand_first(planted: SinksResult) -> None:
     assert [(s.position, s.token, s.prompts) for s in planted.sinks] == [(2, str(SINK), 8)]
     assert planted.sinks[0].share == 1.0
 
@@ -121,7 +122,7 @@ def test_parking_of_prompts_of_different_lengths_equals_one_by_one() -> None:
 # --- control signals --------------------------------------------------------------------------------------------------
 
 
-def test_the_planted_control_signal_is_found_on_both_sides_with_its_writers(planted: SinkStudy) -> None:
+def test_the_planted_control_signal_is_found_on_both_sides_with_its_writers(planted: SinksResult) -> None:
     expected: dict[Side, str] = {"query": "offset", "key": "embedding"}
     for side, writer in expected.items():
         found = dict(planted.of(side))
@@ -217,7 +218,7 @@ def test_predicted_attention_is_that_of_the_edited_pass(name: str) -> None:
         assert one.predicted < one.attention
 
 
-def test_removal_frees_the_planted_sink_and_unused_channels_do_not(planted: SinkStudy) -> None:
+def test_removal_frees_the_planted_sink_and_unused_channels_do_not(planted: SinksResult) -> None:
     for record in planted.one_by_one:
         assert record["attention"] > 0.5
         assert record["error"] < 1e-5
@@ -226,7 +227,7 @@ def test_removal_frees_the_planted_sink_and_unused_channels_do_not(planted: Sink
         assert 0 < record["to_next"] <= record["to_top_gainer"] <= 1
 
 
-def test_one_shared_direction_frees_every_head_at_once(planted: SinkStudy) -> None:
+def test_one_shared_direction_frees_every_head_at_once(planted: SinksResult) -> None:
     shared = next(s for s in planted.shared if s.side == "key" and s.name == "embedding")
     assert shared.removed < 0.3 < shared.control
     assert shared.attention > 0.5
@@ -281,15 +282,15 @@ def test_no_controlled_head_gives_no_clusters() -> None:
     assert [len(s.clusters) for s in found] == [0, 0]
 
 
-def test_the_same_study_twice_is_the_same_document(planted: SinkStudy) -> None:
-    again = find_sinks(plant_sink(), planted_prompts(), traced=8, proved=3).document()
-    first = planted.document()
+def test_the_same_study_twice_is_the_same_document(planted: SinksResult) -> None:
+    again = find_sinks(plant_sink(), planted_prompts(), traced=8, proved=3).to_json()
+    first = planted.to_json()
     for document in (first, again):
         document.pop("seconds")
     assert json.dumps(first) == json.dumps(again)
 
 
-def test_the_report_holds_every_section(planted: SinkStudy, tmp_path: Path) -> None:
+def test_the_report_holds_every_section(planted: SinksResult, tmp_path: Path) -> None:
     from headwise.show.kit.terminal import console
     from headwise.show.sinks.report import sinks_report
     from headwise.show.sinks.terminal import sinks_tables
@@ -381,3 +382,17 @@ def test_a_folder_of_another_run_is_refused_before_the_work(
     (tmp_path / "mine" / "a.txt").write_text("mine")
     assert main(["sinks", "--out", str(tmp_path / "mine")]) == 2
     assert "holds other files" in capsys.readouterr().err
+
+
+def test_a_result_comes_back_from_its_folder(planted: SinksResult, tmp_path: Path) -> None:
+    again = SinksResult.load(planted.save(tmp_path / "run"))
+    assert again.to_json() == {**planted.to_json(), "seconds": 0.0}
+    for one, two in zip(again.traced, planted.traced, strict=True):
+        assert one.cell == two.cell
+        assert repr(one.signals) == repr(two.signals)
+        assert all(torch.equal(one.read[side], two.read[side]) for side in two.read)
+    assert torch.equal(again.attention.nan_to_num(-1), planted.attention.nan_to_num(-1))
+    again.save(tmp_path / "again")
+    for name in ("sinks.json", "result.safetensors", "manifest.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+    assert "heads park their attention" in planted._repr_html_()

@@ -20,7 +20,8 @@ from headwise.cli.main import main
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.sparsity.cells import PromptCell, split_cells
-from headwise.sparsity.study import SparsityStudy, choose, measure_sparsity, reconstruction
+from headwise.sparsity.result import SparsityResult
+from headwise.sparsity.study import choose, find_sparsity, reconstruction
 from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
 from headwise.toy.language import sentences
 from headwise.toy.small_lm import DATA
@@ -46,8 +47,8 @@ def task(small: Model) -> AnswerSet:
 
 
 @pytest.fixture(scope="module")
-def study(small: Model, task: AnswerSet) -> SparsityStudy:
-    return measure_sparsity(small, task, prompts=12, rotations=6)
+def study(small: Model, task: AnswerSet) -> SparsityResult:
+    return find_sparsity(small, task, prompts=12, rotations=6)
 
 
 # --- cells --------------------------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ def test_reconstruction_starts_at_all_and_ends_at_nothing() -> None:
 # --- the study ----------------------------------------------------------------------------------------------------
 
 
-def test_the_shipped_model_uses_fewer_channels_than_rotated_ones(study: SparsityStudy) -> None:
+def test_the_shipped_model_uses_fewer_channels_than_rotated_ones(study: SparsityResult) -> None:
     overall = study.overall
     assert study.traced >= 8 and study.prompts == 12
     assert study.error < 1e-9 and study.rotation_error < 1e-9
@@ -123,23 +124,23 @@ def test_the_shipped_model_uses_fewer_channels_than_rotated_ones(study: Sparsity
         assert head.in_circuit >= 1 and head.cells >= head.in_circuit
 
 
-def test_prompts_are_all_accounted_for(study: SparsityStudy) -> None:
+def test_prompts_are_all_accounted_for(study: SparsityResult) -> None:
     assert study.traced + study.wrong + study.empty == study.prompts
     assert sum(h.cells for h in study.heads) == study.overall.cells
 
 
-def test_heads_can_be_named(small: Model, task: AnswerSet, study: SparsityStudy) -> None:
+def test_heads_can_be_named(small: Model, task: AnswerSet, study: SparsityResult) -> None:
     head = study.heads[0].head
     assert head is not None
-    alone = measure_sparsity(small, task, prompts=12, rotations=6, heads=str(head))
+    alone = find_sparsity(small, task, prompts=12, rotations=6, heads=str(head))
     assert [h.head for h in alone.heads] == [head]
     assert alone.heads[0].sparsity == study.heads[0].sparsity
 
 
 def test_the_same_study_twice_is_the_same_document(
-    small: Model, task: AnswerSet, study: SparsityStudy
+    small: Model, task: AnswerSet, study: SparsityResult
 ) -> None:
-    first, again = study.document(), measure_sparsity(small, task, prompts=12, rotations=6).document()
+    first, again = study.to_json(), find_sparsity(small, task, prompts=12, rotations=6).to_json()
     for document in (first, again):
         document.pop("seconds")
     assert json.dumps(first) == json.dumps(again)
@@ -154,7 +155,7 @@ def test_heads_are_chosen_by_how_often_they_carry_the_answer_then_by_how_often_t
     assert chosen[6:] == [Head(1, i) for i in range(6)]
 
 
-def test_the_report_shows_both_pictures(study: SparsityStudy, tmp_path: Path) -> None:
+def test_the_report_shows_both_pictures(study: SparsityResult, tmp_path: Path) -> None:
     from headwise.show.kit.terminal import console
     from headwise.show.sparsity.report import sparsity_report
     from headwise.show.sparsity.terminal import sparsity_table
@@ -166,9 +167,9 @@ def test_the_report_shows_both_pictures(study: SparsityStudy, tmp_path: Path) ->
 
 def test_unknown_heads_and_heads_without_cells_are_one_line(small: Model, task: AnswerSet) -> None:
     with pytest.raises(HeadwiseError, match="L9H0 does not exist"):
-        measure_sparsity(small, task, heads="L9H0")
+        find_sparsity(small, task, heads="L9H0")
     with pytest.raises(HeadwiseError, match=r"L0H0 is in none of the \d+ circuits") as caught:
-        measure_sparsity(small, task, heads="L0H0", prompts=4)
+        find_sparsity(small, task, heads="L0H0", prompts=4)
     assert "\n" not in str(caught.value)
 
 
@@ -178,7 +179,7 @@ def test_a_task_that_the_model_gets_wrong_is_one_line(small: Model, task: Answer
         for p in task.prompts
     )
     with pytest.raises(HeadwiseError, match="none of the 4 prompts of 'swapped' has a circuit"):
-        measure_sparsity(small, AnswerSet("swapped", swapped[:4]))
+        find_sparsity(small, AnswerSet("swapped", swapped[:4]))
 
 
 def test_bad_commands_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,8 +222,8 @@ def test_the_default_model_on_indirect_objects(
 def test_an_interrupted_study_continues_to_the_same_bytes(
     small: Model, task: AnswerSet, tmp_path: Path
 ) -> None:
-    def go(out: Path, progress: Any = None) -> SparsityStudy:
-        return measure_sparsity(small, task, prompts=20, rotations=2, out=out, progress=progress)
+    def go(out: Path, progress: Any = None) -> SparsityResult:
+        return find_sparsity(small, task, prompts=20, rotations=2, out=out, progress=progress)
 
     def stop(stage: str, done: int, total: int) -> None:
         if done >= 8:
@@ -234,12 +235,12 @@ def test_an_interrupted_study_continues_to_the_same_bytes(
     assert len(kept(tmp_path / "run")) == 1
     seen: list[int] = []
     go(tmp_path / "run", lambda stage, done, total: seen.append(done))
-    assert seen[0] == 8
+    assert seen[:2] == [0, 8]
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
-    assert set(contents(tmp_path / "run")) == {"manifest.json", "sparsity.json"}
+    assert set(contents(tmp_path / "run")) == {"manifest.json", "sparsity.json", "result.safetensors"}
     # What goes through a file is what stays in memory.
-    document = measure_sparsity(small, task, prompts=20, rotations=2).document()
-    assert {**document, "seconds": 0} == {**whole.document(), "seconds": 0}
+    document = find_sparsity(small, task, prompts=20, rotations=2).to_json()
+    assert {**document, "seconds": 0} == {**whole.to_json(), "seconds": 0}
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("mine")
     with pytest.raises(HeadwiseError, match="holds other files"):
@@ -262,5 +263,18 @@ def test_wrong_answers_are_counted_by_the_logits(
     real = chunks.trace
     monkeypatch.setattr(chunks, "trace", lambda *a, **k: [replace(c, notes=()) for c in real(*a, **k)])
     mixed = AnswerSet("mixed", (*turned, *task.prompts[3:12]))
-    study = measure_sparsity(small, mixed, prompts=12, rotations=1)
+    study = find_sparsity(small, mixed, prompts=12, rotations=1)
     assert study.wrong == 3
+
+
+def test_a_result_comes_back_from_its_folder(study: SparsityResult, tmp_path: Path) -> None:
+    again = SparsityResult.load(study.save(tmp_path / "run"))
+    assert again.to_json() == {**study.to_json(), "seconds": 0.0}
+    assert json.loads((tmp_path / "run" / "sparsity.json").read_text())["task"] == study.task
+    again.save(tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(tmp_path / "run")
+    content = (tmp_path / "run" / "result.safetensors").read_bytes()
+    (tmp_path / "run" / "result.safetensors").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(HeadwiseError, match=r"result.safetensors' is missing, damaged or of another run"):
+        SparsityResult.load(tmp_path / "run")
+    assert "channels needed" in study._repr_html_()

@@ -81,5 +81,5 @@ def families(
         families_report(found).write(place / "report.html")
     from headwise.show.families.terminal import family_tables
 
-    document = {**found.document(), "seconds": round(found.seconds, 1)}
+    document = found.to_json()
     finish(document, lambda: family_tables(found), as_json=as_json, run=place, report=report_in(place))

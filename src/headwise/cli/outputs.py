@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise import jsons
 
 if TYPE_CHECKING:
-    from headwise.show.kit.report import Report
-
-
-def keep_study(
-    out: Path, kind: str, config: Mapping[str, Any], document: Mapping[str, Any], report: Report
-) -> None:
-    """A run folder of a study: manifest, its document as ``KIND.json``, and ``report.html``."""
-    from headwise.scale.folder import RunFolder
-
-    # The time it took is no result: the same command writes the same bytes.
-    timeless = {key: value for key, value in document.items() if key != "seconds"}
-    with RunFolder(out, kind, config) as folder:
-        folder.write_json(f"{kind}.json", timeless)
-        report.write(folder.place("report.html"))
-        folder.finish(f"{kind}.json", "report.html")
+    pass
 
 
 def print_json(document: Any) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from headwise.cli import options
 from headwise.cli.bars import stage_bars
-from headwise.cli.outputs import finish, keep_study, report_in
+from headwise.cli.outputs import finish, report_in
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 
@@ -67,14 +67,12 @@ def sinks(
             loaded, given[:prompts], threshold=threshold, parked=parked, traced=traced, proved=proved,
             seed=seed, progress=progress,
         )  # fmt: skip
-    document = study.document()
+    document = study.to_json()
     if out is not None:
         from headwise.show.sinks.report import sinks_report
 
-        source = task or (None if texts is None else str(texts))
-        config = {"model": loaded.name, "weight_hash": loaded.weight_hash, "texts": source,
-                  "prompts": len(given[:prompts]), **study.settings}  # fmt: skip
-        keep_study(out, "sinks", config, document, sinks_report(study))
+        study.save(out)
+        sinks_report(study).write(out / "report.html")
     from headwise.show.sinks.terminal import sinks_tables
 
     finish(document, lambda: sinks_tables(study), as_json=as_json, run=out, report=report_in(out))

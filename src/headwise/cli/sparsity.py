@@ -27,15 +27,21 @@ def sparsity(
 ) -> None:
     """Split the attention that a task's circuits use over channels, beside rotated directions."""
     from headwise.model.loading.load import load
-    from headwise.sparsity.study import measure_sparsity
+    from headwise.sparsity.study import find_sparsity
 
     loaded = load(model)
     with stage_bars() as progress:
-        study = measure_sparsity(
-            loaded, task, heads=heads, prompts=prompts, rotations=rotations, out=out, seed=seed,
+        study = find_sparsity(
+            loaded,
+            task,
+            heads=heads,
+            prompts=prompts,
+            rotations=rotations,
+            out=out,
+            seed=seed,
             progress=progress,
-        )  # fmt: skip
-    document = study.document()
+        )
+    document = study.to_json()
     if out is not None:
         from headwise.show.sparsity.report import sparsity_report
 

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from headwise import jsons
+from headwise.errors import HeadwiseError
 from headwise.families.agreement import Agreement
-from headwise.families.causality import CausalTest
+from headwise.families.causality import CONTROLS, CausalTest
 from headwise.families.cluster import Clustering
 from headwise.families.compare import HeadComparison
+from headwise.families.distance import jaccard
 from headwise.families.incidence import Incidence
 from headwise.families.null import NullTest
+from headwise.scale.folder import RunFolder
+from headwise.scale.manifest import AGAIN
+from headwise.scale.results import held_manifest, read_value, write_result
 from headwise.scale.tables import table_bytes
+from headwise.survey.records import CircuitRun
+from headwise.validation import Shape, check
 
 if TYPE_CHECKING:
-    from headwise.scale.folder import RunFolder
-    from headwise.survey.records import CircuitRun
+    from pandas import DataFrame  # pyright: ignore[reportMissingImports]
 
+KIND = "families"
+MAKE = "headwise families RUN --out DIR"
+RUNS = "runs.json"
 CORE = 0.5
 """A feature that at least this share of a family's circuits hold belongs to its core."""
 FEW_VALUES = 20
+"""A label of more values is not drawn: its colours could not be told apart."""
 PRUNED = 0.1
 """The union of a family's circuits is kept from this share up."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Family:
     """One family. ``representative`` and all other prompts are numbers of the run."""
 
@@ -60,8 +73,8 @@ class Family:
     """Share of prompts whose most likely token is the answer"""
 
 
-@dataclass(frozen=True, eq=False)
-class FamilyRun:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FamiliesResult:
     """Families of the circuits of one run, and the evidence for them."""
 
     run: CircuitRun
@@ -142,7 +155,7 @@ class FamilyRun:
             for k, cut in c.cuts.items()
         ]
 
-    def document(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Everything but the prompts, as plain values."""
         k = self.tested
         at: dict[str, Any] = next((cut for cut in self.cuts if cut["families"] == k), {})
@@ -170,6 +183,7 @@ class FamilyRun:
             "families": [asdict(f) for f in self.families],
             "heads": [_record(h) for h in self.heads],
             "causality": [asdict(t) for t in self.causality],
+            "seconds": round(self.seconds, 1),
         }
 
     def union(self, pruned: float = PRUNED) -> list[dict[str, Any]]:
@@ -181,49 +195,127 @@ class FamilyRun:
             order = np.flatnonzero(share >= max(pruned, 1e-9))
             for i in order[np.argsort(-share[order], kind="stable")].tolist():
                 feature = self.signals.features[i]
-                rows.append(
-                    {"family": family.family, **feature._asdict(), "share": float(share[i]),
-                     "in_representative": feature in held}
-                )  # fmt: skip
+                row = {"family": family.family, **feature._asdict()}
+                rows.append({**row, "share": float(share[i]), "in_representative": feature in held})
         return rows
 
     def members(self) -> list[dict[str, Any]]:
-        """One row a circuit."""
+        """One row per circuit."""
         cut = self.clustering.cuts.get(len(self.families)) if self.grouped_by is None else None
         strays = np.zeros(len(self.labels), dtype=bool) if cut is None else cut.strays
         sizes = self.signals.sizes
         return [
-            {"prompt": int(p), "family": int(self.labels[i]), "stray": bool(strays[i]), "features": int(sizes[i]),
-             "silhouette": float(self.silhouettes[i])}
+            {
+                "prompt": int(p),
+                "family": int(self.labels[i]),
+                "stray": bool(strays[i]),
+                "features": int(sizes[i]),
+                "silhouette": float(self.silhouettes[i]),
+            }
             for i, p in enumerate(self.incidence.prompts)
-        ]  # fmt: skip
+        ]
 
-    def write(self, folder: RunFolder) -> None:
-        """``families.json`` and the tables into an open folder, which is finished with that."""
-        flat = []
+    @property
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Every table by name, as flat rows."""
+        effects = []
         for test in self.causality:
             whole = {k: v for k, v in asdict(test).items() if k not in ("own", "other")}
             for side, effect in (("own", test.own), ("other", test.other)):
                 if effect is not None:
-                    flat.append({**whole, "measured_in": side, **asdict(effect)})
-        tables = {"members": self.members(), "union": self.union(), "cuts": self.cuts,
-                  "heads": [asdict(h) for h in self.heads], "causality": flat}  # fmt: skip
-        folder.write_json("families.json", self.document())
+                    effects.append({**whole, "measured_in": side, **asdict(effect)})
+        return {
+            "members": self.members(),
+            "union": self.union(),
+            "cuts": self.cuts,
+            "heads": [asdict(h) for h in self.heads],
+            "causality": effects,
+        }
+
+    def to_pandas(self) -> dict[str, DataFrame]:
+        """Every table as a DataFrame, by name; needs the extra ``headwise[pandas]``."""
+        from headwise.frames import frame
+
+        families = [{k: v for k, v in asdict(f).items() if k != "labels"} for f in self.families]
+        return {name: frame(rows) for name, rows in {"families": families, **self.tables}.items()}
+
+    # --- files ---
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What was asked, as the manifest has it."""
+        asked, of = self.settings, self.run.config
+        return {
+            "model": of["model"],
+            "weight_hash": of["weight_hash"],
+            "task": of["task"],
+            "runs": len(self.run.paths),
+            "prompts": len(self.run),
+            "distance": asked["distance"],
+            "by": asked["by"],
+            "seed": asked["seed"],
+            "causality": {"prompts": asked["sample"], "controls": CONTROLS} if asked["causality"] else None,
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a run folder: document, tables, and the result for :meth:`load`. An older analysis there gives way.
+
+        The circuits themselves are not copied: the folder remembers where their runs are.
+        """
+        with RunFolder(folder, KIND, self.config, gives_way=True) as opened:
+            self.write(opened)
+        return Path(folder)
+
+    def write(self, folder: RunFolder) -> None:
+        """Write everything into an open folder, which is finished with that."""
+        tables = self.tables
         # An empty table has no columns; what an earlier analysis left in its place must not be taken for one.
         for name in tables:
             folder.place(f"{name}.parquet").unlink(missing_ok=True)
         written = {f"{name}.parquet": rows for name, rows in tables.items() if rows}
         for name, rows in written.items():
             folder.write_bytes(name, table_bytes(pa.Table.from_pylist(rows)))
-        folder.finish("families.json", *written)
+        folder.write_json(RUNS, [os.path.relpath(path, folder.path) for path in self.run.paths])
+        value, more = replace(self, seconds=0.0), (RUNS, *written)
+        write_result(folder, self.to_json(), value, more=more, without=("run", "distances"))
+
+    @classmethod
+    def load(cls, folder: str | Path, *runs: str | Path) -> FamiliesResult:
+        """Read a finished analysis, every file held against its digest; ``runs`` where circuits were moved."""
+        path = Path(folder)
+        manifest = held_manifest(path, KIND, MAKE)
+        if not runs:
+            places = check(
+                _Runs, {"runs": jsons.read(path / RUNS, "a list of runs", AGAIN)}, repr(str(path / RUNS))
+            )
+            runs = tuple(path / place for place in places.runs)
+        run = CircuitRun.load(*runs)
+        found = read_value(cls, path, run=run, distances=np.zeros((0, 0)))
+        found = replace(found, distances=jaccard(found.incidence.matrix))
+        if found.config != manifest.config:
+            raise HeadwiseError(
+                f"the circuits in {str(runs[0])!r} are not those that {str(path)!r} is about: give the runs that are"
+            )
+        return found
 
     def __repr__(self) -> str:
-        found = self.document()
+        found = self.to_json()
         how = f"by {self.grouped_by}" if self.grouped_by else "by clustering"
         return (
-            f"FamilyRun({found['task']!r} in {found['model']!r}: {found['n_traced']} circuits, {self.n_families} "
+            f"FamiliesResult({found['task']!r} in {found['model']!r}: {found['n_traced']} circuits, {self.n_families} "
             f"families {how}, p {found['p_value']})"
         )
+
+    def _repr_html_(self) -> str:
+        from headwise.show.notebook import families_result
+
+        return families_result(self)
+
+
+class _Runs(Shape):
+    """``runs.json``: where the circuits are, from the folder on."""
+
+    runs: list[str]
 
 
 def _record(value: Agreement | HeadComparison) -> dict[str, Any]:

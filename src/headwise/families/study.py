@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from headwise.families.compare import compare, incoming
 from headwise.families.distance import jaccard
 from headwise.families.incidence import Incidence, check_kind, incidence
 from headwise.families.null import NullTest, null_tests, sampled
-from headwise.families.result import CORE, PRUNED, Family, FamilyRun
-from headwise.scale.folder import RunFolder
+from headwise.families.result import CORE, KIND, PRUNED, FamiliesResult, Family
+from headwise.progress import Progress
+from headwise.scale.folder import refuse_taken
 from headwise.strings import natural
 from headwise.survey.records import CircuitRun
 
@@ -36,10 +37,6 @@ TESTED = 3
 """The largest families, of which all pairs are tested for causality."""
 
 
-class Progress(Protocol):
-    def __call__(self, stage: str, done: int, total: int, /) -> None: ...
-
-
 def find_families(
     runs: str | Path | CircuitRun | Sequence[str | Path],
     *,
@@ -50,7 +47,7 @@ def find_families(
     sample: int = PROMPTS,
     seed: int = 0,
     progress: Progress | None = None,
-) -> FamilyRun:
+) -> FamiliesResult:
     """Find the families of a run's circuits and what tells them apart: ``headwise families`` in Python.
 
     ``runs`` is the folder that ``headwise circuits`` made (or several of one model, read as one). Circuits are compared
@@ -67,7 +64,8 @@ def find_families(
     run = _loaded(runs)
     if model is not None:
         check_model(run, model)
-    folder = None if out is None else _folder(out, run, distance, by, sample, seed, model is not None)
+    if out is not None:
+        refuse_taken(out, KIND)
     tell("distances", 0, 1)
     signals = incidence(run.edges, run.traced)
     chosen = signals if distance == "signals" else incidence(run.edges, run.traced, distance)
@@ -89,12 +87,25 @@ def find_families(
     tested = list(combinations(sorted(largest[:TESTED]), 2))
     if model is not None and tested:
         causality = measure_causality(
-            model, questions(run), signals, labels, tested, sample=sample, controls=CONTROLS, seed=seed,
+            model,
+            questions(run),
+            signals,
+            labels,
+            tested,
+            sample=sample,
+            controls=CONTROLS,
+            seed=seed,
             tick=lambda done, total: tell("removing signals", done, total),
-        )  # fmt: skip
-    result = FamilyRun(
+        )
+    result = FamiliesResult(
         run=run,
-        settings={"distance": distance, "by": by, "seed": seed, "sample": sample},
+        settings={
+            "distance": distance,
+            "by": by,
+            "seed": seed,
+            "sample": sample,
+            "causality": model is not None,
+        },
         incidence=chosen,
         signals=signals,
         distances=distances,
@@ -111,9 +122,8 @@ def find_families(
         silhouettes=values,
     )
     result = replace(result, seconds=time.perf_counter() - began)
-    if folder is not None:
-        with folder:
-            result.write(folder)
+    if out is not None:
+        result.save(out)
     return result
 
 
@@ -141,16 +151,6 @@ def _loaded(runs: str | Path | CircuitRun | Sequence[str | Path]) -> CircuitRun:
             f"need at least {FEWEST}; trace more prompts"
         )
     return runs
-
-
-def _folder(
-    out: str | Path, run: CircuitRun, distance: str, by: str | None, sample: int, seed: int, causality: bool
-) -> RunFolder:
-    """The folder of the analysis. It is cheap to make again, so that an older one gives way."""
-    config = {"model": run.config["model"], "weight_hash": run.config["weight_hash"], "task": run.config["task"],
-              "runs": len(run.paths), "prompts": len(run), "distance": distance, "by": by, "seed": seed,
-              "causality": {"prompts": sample, "controls": CONTROLS} if causality else None}  # fmt: skip
-    return RunFolder(out, "families", config, gives_way=True)
 
 
 def _nulls(

@@ -15,6 +15,10 @@ from headwise.why.sentence import spoken
 if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit
     from headwise.contrast.result import FeaturesResult
+    from headwise.families.result import FamiliesResult
+    from headwise.sinks.result import SinksResult
+    from headwise.sparsity.result import SparsityResult
+    from headwise.survey.records import CircuitRun
     from headwise.why.explain import Explanation
     from headwise.why.proof import Outcome
 
@@ -59,6 +63,56 @@ def features_result(run: FeaturesResult) -> str:
     features = Table([Column(name=c, number=c in numbers) for c in columns], rows)
     sentence = f"{run.task} in {run.model}: the best heads are {best}."
     return notebook(sentence, features.html(bare=True), f"<ul>{notes}</ul>" if notes else "")
+
+
+def sinks_result(found: SinksResult) -> str:
+    """How many heads park where, and the tokens that are sinks."""
+    rows = [(repr(s.token), s.position, s.prompts, s.share, s.attention) for s in found.sinks[:12]]
+    share, attention = Column(name="share", format=".0%"), Column(name="attention", format=".2f")
+    sinks = Table(("token", "position", "prompts", share, attention), rows)
+    parked = f"{len(found.parked)} of {found.attention.numel()} heads park their attention on sinks"
+    return notebook(f"Sinks in {found.model}: {parked}.", sinks.html(bare=True))
+
+
+def sparsity_result(found: SparsityResult) -> str:
+    """Every head's sparsity beside that along rotated directions."""
+    rows = [
+        (
+            "all" if one.head is None else str(one.head),
+            one.cells,
+            one.sparsity.mean,
+            one.control.mean,
+            f"{one.difference.mean:+.2f} ({one.difference.low:+.2f}, {one.difference.high:+.2f})",
+            one.needed.mean,
+        )
+        for one in (*found.heads, found.overall)
+    ]
+    sparsity, rotated = Column(name="sparsity", format=".2f"), Column(name="rotated", format=".2f")
+    needed = Column(name="channels needed", format=".1f")
+    heads = Table(("head", "cells", sparsity, rotated, "difference", needed), rows)
+    return notebook(f"{found.task} in {found.model}: {found.traced} circuits.", heads.html(bare=True))
+
+
+def families_result(found: FamiliesResult) -> str:
+    """The families, largest first, with the prompt that stands for each."""
+    rows = [
+        (f.name, f.size, f.share, f.core, f.distance, f.prompt)
+        for f in sorted(found.families, key=lambda f: -f.size)
+    ]
+    share, distance = Column(name="share", format=".0%"), Column(name="distance", format=".2f")
+    families = Table(("family", "circuits", share, "core", distance, "representative"), rows)
+    how = f"by {found.grouped_by}" if found.grouped_by else "by clustering"
+    sentence = f"{len(found.labels)} circuits in {found.n_families} families {how}."
+    return notebook(sentence, families.html(bare=True))
+
+
+def circuit_run(run: CircuitRun) -> str:
+    """What became of the prompts."""
+    status = run.prompts.column("status").to_pylist()
+    prompts = Table(("prompts", "count"), [(name, status.count(name)) for name in dict.fromkeys(status)])
+    return notebook(
+        f"{run.config['task']} in {run.config['model']}: {len(run)} prompts.", prompts.html(bare=True)
+    )
 
 
 def explanation(why: Explanation) -> str:

@@ -10,10 +10,10 @@ from headwise.sinks.signals import SIDES
 from headwise.types import Head
 
 if TYPE_CHECKING:
-    from headwise.sinks.study import SinkStudy
+    from headwise.sinks.result import SinksResult
 
 
-def document(study: SinkStudy) -> dict[str, Any]:
+def document(study: SinksResult) -> dict[str, Any]:
     """Everything but vectors: sinks, heads with both sides, clusters, sources, removal."""
     return {
         "model": study.model,
@@ -72,12 +72,12 @@ def document(study: SinkStudy) -> dict[str, Any]:
     }
 
 
-def _places(study: SinkStudy) -> list[tuple[int, int]]:
+def _places(study: SinksResult) -> list[tuple[int, int]]:
     layers, heads = study.attention.shape
     return [(layer, index) for layer in range(layers) for index in range(heads)]
 
 
-def _head(study: SinkStudy, head: Head) -> dict[str, Any]:
+def _head(study: SinksResult, head: Head) -> dict[str, Any]:
     sides = []
     for side in SIDES:
         a = study.agreements.get((head, side))

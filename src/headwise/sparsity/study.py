@@ -1,12 +1,12 @@
-"""``headwise.measure_sparsity``: how few channels carry a task's attention, beside rotated ones."""
+"""``headwise.find_sparsity``: how few channels carry a task's attention, beside rotated ones."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,15 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.intervals import estimate
+from headwise.progress import Begin, Progress, stages
 from headwise.scale.disk import disk_trouble_told
 from headwise.scale.engines import ThisProcess
 from headwise.scale.folder import opened
 from headwise.scale.mapping import map_chunks
+from headwise.scale.results import write_result
 from headwise.scale.work import cut
 from headwise.sparsity.cells import PromptCell, SplitCells, split_cells
+from headwise.sparsity.result import KIND, HeadSparsity, SparsityResult
 from headwise.sparsity.use import PromptUse, UseJob
 from headwise.tasks.answers.make import make_answers
 from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
@@ -30,107 +33,15 @@ from headwise.types import Estimate, Head
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
-Progress = Callable[[str, int, int], None]
 ANSWER_HEADS = 6
 """Heads chosen because they carry the answer most often."""
 HEADS = 12
 """Heads chosen in all; the others are the most frequent in the circuits."""
-KIND, DOCUMENT = "sparsity", "sparsity.json"
 PART = 8
 """Prompts traced at a time."""
 
 
-@dataclass(frozen=True, eq=False)
-class HeadSparsity:
-    """One head's cells, or (``head`` None) those of all heads together."""
-
-    head: Head | None
-    in_answer: int
-    """Prompts in which it carries the answer."""
-    in_circuit: int
-    """Prompts whose circuit uses a cell of it."""
-    cells: int
-    attention: Estimate
-    sparsity: Estimate
-    control: Estimate
-    difference: Estimate
-    """Sparsity less that along rotated directions, paired by prompt."""
-    needed: Estimate
-    control_needed: Estimate
-    needed_difference: Estimate
-
-
-@dataclass(frozen=True, eq=False)
-class SparsityStudy:
-    """Everything ``headwise sparsity`` found."""
-
-    model: str
-    weight_hash: str
-    task: str
-    settings: dict[str, Any]
-    prompts: int
-    wrong: int
-    """Prompts in which the model prefers the wrong answer: set aside."""
-    empty: int
-    """Prompts without a circuit."""
-    heads: list[HeadSparsity]
-    overall: HeadSparsity
-    curve: list[float]
-    """Median over cells: how far the sum of the n largest channels is from the whole, as a share of it."""
-    control_curve: list[float]
-    signal_channels: float
-    """Median number of channels of an edge in the circuits."""
-    error: float
-    rotation_error: float
-    notes: tuple[str, ...]
-    seconds: float
-
-    @property
-    def traced(self) -> int:
-        return self.prompts - self.wrong - self.empty
-
-    def document(self) -> dict[str, Any]:
-        """JSON of the whole study."""
-        return {
-            "model": self.model,
-            "weight_hash": self.weight_hash,
-            "task": self.task,
-            "settings": self.settings,
-            "prompts": self.prompts,
-            "wrong": self.wrong,
-            "empty": self.empty,
-            "heads": [_record(h) for h in self.heads],
-            "overall": _record(self.overall),
-            "curve": self.curve,
-            "control_curve": self.control_curve,
-            "signal_channels": self.signal_channels,
-            "error": self.error,
-            "rotation_error": self.rotation_error,
-            "notes": list(self.notes),
-            "seconds": round(self.seconds, 1),
-        }
-
-
-def _record(one: HeadSparsity) -> dict[str, Any]:
-    values = (
-        "attention",
-        "sparsity",
-        "control",
-        "difference",
-        "needed",
-        "control_needed",
-        "needed_difference",
-    )
-    return {
-        "head": None if one.head is None else str(one.head),
-        "in_answer": one.in_answer,
-        "in_circuit": one.in_circuit,
-        "cells": one.cells,
-        **{name: getattr(one, name).to_json() for name in values},
-    }
-
-
-def measure_sparsity(
+def find_sparsity(
     model: Model,
     task: str | Path | AnswerSet,
     *,
@@ -140,44 +51,56 @@ def measure_sparsity(
     out: str | Path | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> SparsityStudy:
+) -> SparsityResult:
     """Trace a task's prompts and split the attention that their circuits use over channels.
 
-    ``heads`` "auto" takes the heads that carry the answer most often and the most frequent others of the circuits.
-    ``rotations`` is how many random rotations the control is averaged over. With ``out`` the study is kept there, and
-    the same call continues one that was interrupted.
+    Parameters
+    ----------
+    model:
+        A loaded model.
+    task:
+        ``ioi``, ``greater-than``, ``pronouns``, ``facts``, the path of a JSONL file, or an answer set.
+    heads:
+        ``auto`` takes the heads that carry the answer most often and the most frequent others of the circuits; else a
+        list such as ``L18H6,L20H3``.
+    prompts:
+        How many are traced.
+    rotations:
+        Random rotations that the control is averaged over.
+    out:
+        A folder that keeps the study; one that was interrupted is continued.
+    seed:
+        The seed of everything random.
+    progress:
+        Told the stage, how many of its prompts are done, and how many there are.
     """
     started = time.perf_counter()
     if rotations < 1:
         raise HeadwiseError(f"rotations={rotations} leave nothing to compare with: give 1 or more")
-    report = progress or (lambda _stage, _done, _total: None)
+    begin = stages(progress)
     wanted = None if heads == "auto" else model.heads_named(heads)
     made = make_answers(task, model.tokenizer, prompts=prompts, seed=seed)
     chosen = made.prompts[:prompts]
-    settings = {"prompts": len(chosen), "rotations": rotations, "seed": seed,
-                "heads": "auto" if wanted is None else [str(h) for h in wanted]}  # fmt: skip
-    config = {"model": model.name, "weight_hash": model.weight_hash, "task": made.name, "sha256": made.digest,
-              "dtype": str(model.dtype).removeprefix("torch."), "part": PART, **settings}  # fmt: skip
+    config = {
+        "model": model.name,
+        "weight_hash": model.weight_hash,
+        "task": made.name,
+        "sha256": made.digest,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "part": PART,
+        "prompts": len(chosen),
+        "rotations": rotations,
+        "seed": seed,
+        "heads": "auto" if wanted is None else [str(h) for h in wanted],
+    }
     with opened(out, KIND, config) as folder, _told(out):
-        uses: list[PromptUse] = []
-
-        def traced(more: int) -> None:
-            nonlocal done
-            done += more
-            report("circuits", done, len(chosen))
-
-        done, keeper = 0, folder.keeper(0) if folder else None
-        parts = map_chunks(UseJob(), cut(chosen, PART), engine=ThisProcess(model), keeper=keeper, tick=traced)
-        for part in parts:
-            uses += part
-        study = _measured(model, made, chosen, uses, wanted, settings, report)
-        study = replace(study, seconds=time.perf_counter() - started)
+        keeper, tick = folder.keeper(0) if folder else None, begin("circuits", len(chosen))
+        parts = map_chunks(UseJob(), cut(chosen, PART), engine=ThisProcess(model), keeper=keeper, tick=tick)
+        uses = [use for part in parts for use in part]
+        result = _measured(model, made, chosen, uses, wanted, config, begin)
         if folder:
-            # The time it took is no result: the same command writes the same bytes.
-            timeless = {key: value for key, value in study.document().items() if key != "seconds"}
-            folder.write_json(DOCUMENT, timeless)
-            folder.finish(DOCUMENT)
-    return study
+            write_result(folder, result.to_json(), result)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def _told(out: str | Path | None) -> AbstractContextManager[None]:
@@ -190,11 +113,11 @@ def _measured(
     chosen: Sequence[AnswerPrompt],
     uses: Sequence[PromptUse],
     wanted: list[Head] | None,
-    settings: dict[str, Any],
-    report: Progress,
-) -> SparsityStudy:
+    config: dict[str, Any],
+    begin: Begin,
+) -> SparsityResult:
     """What the circuits use, split over channels."""
-    rotations, seed = settings["rotations"], settings["seed"]
+    rotations, seed = config["rotations"], config["seed"]
     token_ids = model.token_ids([p.prompt for p in chosen])
     used = sorted(PromptCell(prompt, cell) for prompt, use in enumerate(uses) for cell in use.firings)
     in_answer = Counter(head for use in uses for head in use.answer_heads)
@@ -216,37 +139,30 @@ def _measured(
         )
     cells = [one for one in used if one.cell.head in wanted]
     n_prompts = len({one.prompt for one in cells})
-    done = 0
-
-    def advance(n: int) -> None:
-        nonlocal done
-        done += n
-        report("channels", done, n_prompts)
-
-    split = split_cells(model, token_ids, cells, rotations=rotations, seed=seed, progress=advance)
+    tick = begin("channels", n_prompts)
+    split = split_cells(model, token_ids, cells, rotations=rotations, seed=seed, progress=tick)
     per_head = [_summary(head, [split[head]], in_answer[head], in_circuit[head], seed) for head in wanted]
     everything = [split[head] for head in wanted]
     wrong = sum(use.is_wrong for use in uses)
     edges = [n for use in uses for n in use.channels]
     carried = sum(any(head in wanted for head in use.answer_heads) for use in uses)
-    return SparsityStudy(
+    return SparsityResult(
         model=model.name,
         weight_hash=model.weight_hash,
         task=made.name,
-        settings=settings,
+        config=config,
         prompts=len(chosen),
         wrong=wrong,
         empty=len(chosen) - traced - wrong,
-        heads=per_head,
+        heads=tuple(per_head),
         overall=_summary(None, everything, carried, n_prompts, seed),
-        curve=reconstruction(torch.cat([s.relative for s in everything])),
-        control_curve=reconstruction(torch.cat([s.control.flatten(0, 1) for s in everything])),
+        curve=tuple(reconstruction(torch.cat([s.relative for s in everything]))),
+        control_curve=tuple(reconstruction(torch.cat([s.control.flatten(0, 1) for s in everything]))),
         signal_channels=float(median(edges)) if edges else 0.0,
         error=max(s.error for s in everything),
         rotation_error=max(s.rotation_error for s in everything),
         notes=made.notes,
-        seconds=0.0,
-    )  # fmt: skip
+    )
 
 
 def choose(in_answer: Counter[Head], in_circuit: Counter[Head]) -> list[Head]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from headwise.circuits.trace import rules_for
+from headwise.progress import Progress
 from headwise.scale.disk import disk_trouble_told, refuse_small_disk
 from headwise.scale.engines import Engine, engine_for
 from headwise.scale.folder import RunFolder, package_versions
@@ -30,12 +31,6 @@ JOINED = 8
 """Chunks that are one row group of the final tables: bounds the memory of joining them."""
 BYTES_PER_PROMPT, BYTES_PER_HEAD_TOKEN = 800, 1.15
 """Of one circuit in the tables, compressed; measured on a small and on the default model, and a guess for others."""
-
-
-class Progress(Protocol):
-    """Told which stage is under way, how many of its prompts are done, and how many there are."""
-
-    def __call__(self, stage: str, done: int, total: int, /) -> None: ...
 
 
 def trace_many(

@@ -30,6 +30,8 @@ from headwise.survey.reading import FILES, KIND, read_labels, read_manifest, rea
 from headwise.survey.schema import COLUMNS, TABLES, schema_document, table_of
 
 if TYPE_CHECKING:
+    from pandas import DataFrame  # pyright: ignore[reportMissingImports]
+
     from headwise.types import Side
 
 # --- a circuit as rows, and back -----------------------------------------------------------------------------------
@@ -234,6 +236,18 @@ class CircuitRun:
             for path, table in zip(self.paths, self._prompts, strict=True)
             for labels in read_labels(table.column("labels").to_pylist(), repr(str(path / "prompts.parquet")))
         ]
+
+    def to_pandas(self) -> dict[str, DataFrame]:
+        """``prompts``, ``edges`` and ``firings`` as DataFrames; needs the extra ``headwise[pandas]``."""
+        from headwise.frames import frame
+
+        tables = {"prompts": self.prompts, "edges": self.edges, "firings": self.firings}
+        return {name: frame(table.to_pylist(), table.column_names) for name, table in tables.items()}
+
+    def _repr_html_(self) -> str:
+        from headwise.show.notebook import circuit_run
+
+        return circuit_run(self)
 
     def circuit(self, prompt: int) -> Circuit:
         """The circuit of a prompt by its number; empty for a prompt that was set aside."""

@@ -13,7 +13,7 @@ from headwise.types import Head
 
 if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit
-    from headwise.families.result import FamilyRun
+    from headwise.families.result import FamiliesResult
 
 HEAVIEST = 60
 """Edges of a representative that are drawn."""
@@ -32,7 +32,7 @@ def heaviest_edges(circuit: Circuit) -> dict[Pair, float]:
     return dict(sorted(weight.items(), key=lambda item: (-item[1], item[0])))
 
 
-def side_by_side(found: FamilyRun, first: int, second: int) -> go.Figure:
+def side_by_side(found: FamiliesResult, first: int, second: int) -> go.Figure:
     """Layers upwards, heads across, MLPs at the right; shared edges grey, those of one circuit alone coloured."""
     families = [found.families[first], found.families[second]]
     circuits = [heaviest_edges(found.run.circuit(f.representative)) for f in families]

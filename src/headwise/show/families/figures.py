@@ -1,7 +1,7 @@
 """Figures of circuit families: distances, numbers of families, what they are made of, heads, causality.
 
-Each takes a :class:`headwise.families.result.FamilyRun` and gives a Plotly figure whose size does not grow with the
-number of prompts.
+Each takes a :class:`headwise.families.result.FamiliesResult` and gives a Plotly figure whose size does not grow with
+the number of prompts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, SEQUENTIAL, between
 from headwise.strings import natural, whole_number
 
 if TYPE_CHECKING:
-    from headwise.families.result import FamilyRun
+    from headwise.families.result import FamiliesResult
 
 CELLS = 400
 """Rows and columns of the heat map at most."""
@@ -56,7 +56,7 @@ def colours(count: int) -> list[str]:
 # --- distances -----------------------------------------------------------------------------------------------------
 
 
-def drawn_order(found: FamilyRun) -> np.ndarray:
+def drawn_order(found: FamiliesResult) -> np.ndarray:
     """Circuits in the order of the tree; grouped by a label, group by group."""
     order = leaf_order(found.clustering.tree)
     return order if found.grouped_by is None else order[np.argsort(found.labels[order], kind="stable")]
@@ -74,7 +74,7 @@ def block_means(distances: np.ndarray, order: np.ndarray, cells: int = CELLS) ->
     return sums / (size[:, None] * size)
 
 
-def heat_map(found: FamilyRun) -> go.Figure:
+def heat_map(found: FamiliesResult) -> go.Figure:
     """All pairs of circuits in the order of the tree, with the tree above and labels below."""
     order = drawn_order(found)
     cells = block_means(found.distances, order)
@@ -172,7 +172,7 @@ def _draw_strip(figure: go.Figure, row: int, name: str, values: np.ndarray) -> i
     return 1 + len(names)
 
 
-def _draw_tree(figure: go.Figure, found: FamilyRun, order: np.ndarray, scale: float) -> None:
+def _draw_tree(figure: go.Figure, found: FamiliesResult, order: np.ndarray, scale: float) -> None:
     """The top of the dendrogram; a subtree that is not drawn is a point in the middle of its circuits."""
     tree, n = found.clustering.tree, len(order)
     place = np.empty(2 * n - 1)
@@ -216,7 +216,7 @@ def _draw_tree(figure: go.Figure, found: FamilyRun, order: np.ndarray, scale: fl
 # --- how many ------------------------------------------------------------------------------------------------------
 
 
-def numbers_of_families(found: FamilyRun) -> go.Figure:
+def numbers_of_families(found: FamiliesResult) -> go.Figure:
     """Silhouette and stability, and separation, for every number of families, beside data that are one family."""
     cuts = found.cuts
     k = [c["families"] for c in cuts]
@@ -264,7 +264,7 @@ def _band(
     )  # fmt: skip
 
 
-def compositions(found: FamilyRun) -> go.Figure:
+def compositions(found: FamiliesResult) -> go.Figure:
     """Sizes of families, and of which values of each label they are made."""
     families = found.families[:30]
     labels = found.telling
@@ -302,7 +302,7 @@ def compositions(found: FamilyRun) -> go.Figure:
 # --- what differs --------------------------------------------------------------------------------------------------
 
 
-def cosines(found: FamilyRun, first: int, second: int) -> go.Figure:
+def cosines(found: FamiliesResult, first: int, second: int) -> go.Figure:
     """Cosine of the signals into each head in two families, query and key side."""
     names = [f.name for f in found.families]
     mine = [h for h in found.heads if (h.first, h.second) == (first, second)]
@@ -360,7 +360,7 @@ def cosines(found: FamilyRun, first: int, second: int) -> go.Figure:
     return figure
 
 
-def causality_bars(found: FamilyRun) -> go.Figure:
+def causality_bars(found: FamiliesResult) -> go.Figure:
     """Change of the answer's lead when a family's own signals leave, in its own and in other prompts, with controls."""
     names = [f.name for f in found.families]
     tests = [t for t in found.causality if t.own is not None and t.other is not None]

@@ -15,16 +15,16 @@ from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
 from headwise.show.kit.table import Cell
 
 if TYPE_CHECKING:
-    from headwise.families.result import FamilyRun
+    from headwise.families.result import FamiliesResult
 
 PROSE = Prose.read("families/report.md")
 PAIRS = 3
 """Pairs of families with a picture of their own."""
 
 
-def families_report(found: FamilyRun) -> Report:
+def families_report(found: FamiliesResult) -> Report:
     """Everything that ``headwise families`` found, on one page."""
-    document = found.document()
+    document = found.to_json()
     sections = [
         Section("Are there families?", _how_many(found)),
         Section("Distances", _distances(found)),
@@ -54,12 +54,12 @@ def families_report(found: FamilyRun) -> Report:
     )
 
 
-def _verdict(found: FamilyRun) -> str:
+def _verdict(found: FamiliesResult) -> str:
     said = verdict(found)
     return said[:1].upper() + said[1:]
 
 
-def _how_many(found: FamilyRun) -> list[Block]:
+def _how_many(found: FamiliesResult) -> list[Block]:
     rules = Text(PROSE("how many", smallest=SMALLEST_SHARE, stable=STABLE, level=LEVEL))
     if not found.cuts or found.null is None:
         return [rules]
@@ -94,7 +94,7 @@ KINDS = {
 }
 
 
-def _distances(found: FamilyRun) -> list[Block]:
+def _distances(found: FamiliesResult) -> list[Block]:
     n = len(found.labels)
     shown = min(n, figures.CELLS)
     blocks = (
@@ -120,7 +120,7 @@ def _distances(found: FamilyRun) -> list[Block]:
     ]
 
 
-def _families(found: FamilyRun) -> list[Block]:
+def _families(found: FamiliesResult) -> list[Block]:
     rows: list[tuple[Cell, ...]] = [
         (f.name, f.size, f.strays, f.representative, f.prompt, f.features, f.core, f.union, f.distance, f.difference,
          f.top_is_answer, composition({name: f.labels[name] for name in found.telling}))
@@ -145,13 +145,13 @@ def _families(found: FamilyRun) -> list[Block]:
     return blocks
 
 
-def _pairs(found: FamilyRun) -> list[tuple[int, int]]:
+def _pairs(found: FamiliesResult) -> list[tuple[int, int]]:
     order = sorted(found.families, key=lambda f: (-f.size, f.family))[:PAIRS]
     chosen = [(a.family, b.family) for i, a in enumerate(order) for b in order[i + 1 :]]
     return [(min(pair), max(pair)) for pair in chosen]
 
 
-def _representatives(found: FamilyRun) -> list[Block]:
+def _representatives(found: FamiliesResult) -> list[Block]:
     blocks: list[Block] = [Text(PROSE("representatives"))]
     for a, b in _pairs(found):
         names = [found.families[i] for i in (a, b)]
@@ -162,7 +162,7 @@ def _representatives(found: FamilyRun) -> list[Block]:
     return blocks
 
 
-def _heads(found: FamilyRun) -> list[Block]:
+def _heads(found: FamiliesResult) -> list[Block]:
     blocks: list[Block] = [
         Text(PROSE("heads", same=SAME, opposite=OPPOSITE, fewest=FEWEST_PROMPTS)),
     ]
@@ -186,7 +186,7 @@ def _heads(found: FamilyRun) -> list[Block]:
     return blocks
 
 
-def _causality(found: FamilyRun) -> list[Block]:
+def _causality(found: FamiliesResult) -> list[Block]:
     if not found.causality:
         return [Text(PROSE("not causal"))]
     names = [f.name for f in found.families]

@@ -11,12 +11,12 @@ from headwise.show.kit.terminal import table
 
 if TYPE_CHECKING:
     from headwise.families.causality import Effect
-    from headwise.families.result import FamilyRun
+    from headwise.families.result import FamiliesResult
 
 SHOWN = 12
 
 
-def family_tables(found: FamilyRun) -> RenderableType:
+def family_tables(found: FamiliesResult) -> RenderableType:
     """The verdict, the families, agreement with labels, heads that differ, causality."""
     parts: list[RenderableType] = [Text(verdict(found), style="bold")]
     rows = [
@@ -49,9 +49,9 @@ def family_tables(found: FamilyRun) -> RenderableType:
     return Group(*parts)
 
 
-def verdict(found: FamilyRun) -> str:
+def verdict(found: FamiliesResult) -> str:
     """One or two sentences: are there families, how many, how sure."""
-    document = found.document()
+    document = found.to_json()
     n, k = document["n_traced"], document["n_families"]
     if document["p_value"] is None:
         return f"{n} circuits: too few, or too similar, to separate"
@@ -81,7 +81,7 @@ def composition(labels: dict[str, dict[str, int]], most: int = 2) -> str:
     return "; ".join(parts)
 
 
-def _heads(found: FamilyRun) -> list[RenderableType]:
+def _heads(found: FamiliesResult) -> list[RenderableType]:
     count: dict[str, int] = {}
     for h in found.heads:
         count[h.verdict] = count.get(h.verdict, 0) + 1
@@ -105,7 +105,7 @@ def _heads(found: FamilyRun) -> list[RenderableType]:
     return [table(columns, rows, title=title)]
 
 
-def _causality(found: FamilyRun) -> list[RenderableType]:
+def _causality(found: FamiliesResult) -> list[RenderableType]:
     names = [f.name for f in found.families]
     rows = []
     for t in found.causality:

@@ -14,14 +14,14 @@ from headwise.sinks.signals import CONTROLLED, SIDES
 from headwise.types import Side
 
 if TYPE_CHECKING:
-    from headwise.sinks.study import SinkStudy
+    from headwise.sinks.result import SinksResult
 
 NAMED = 48
 """Heads whose names fit along both sides of a matrix."""
 DASHED = {"dash": "dash", "color": NEUTRAL, "width": 1}
 
 
-def parking_map(study: SinkStudy) -> go.Figure:
+def parking_map(study: SinksResult) -> go.Figure:
     """Attention on sinks, layers by heads."""
     layers, heads = study.attention.shape
     figure = go.Figure(
@@ -47,7 +47,7 @@ def parking_map(study: SinkStudy) -> go.Figure:
     )
 
 
-def parking_by_layer(study: SinkStudy) -> go.Figure:
+def parking_by_layer(study: SinksResult) -> go.Figure:
     """Every head's attention on sinks by layer, and the layer's mean."""
     layers, heads = study.attention.shape
     rows = study.attention.tolist()
@@ -81,7 +81,7 @@ def parking_by_layer(study: SinkStudy) -> go.Figure:
     )
 
 
-def received(study: SinkStudy, last: int = 24) -> go.Figure:
+def received(study: SinksResult, last: int = 24) -> go.Figure:
     """Mean attention that each position receives."""
     rows = positions(study.parking)[:last]
     figure = go.Figure(
@@ -98,7 +98,7 @@ def received(study: SinkStudy, last: int = 24) -> go.Figure:
     )
 
 
-def agreement_by_layer(study: SinkStudy) -> go.Figure:
+def agreement_by_layer(study: SinksResult) -> go.Figure:
     """Mean cosine distance of each head's signals, at sinks and elsewhere, one panel per side."""
     figure = make_subplots(1, 2, subplot_titles=[f"{side} side" for side in SIDES], shared_yaxes=True,
                            horizontal_spacing=0.04)  # fmt: skip
@@ -135,7 +135,7 @@ def agreement_by_layer(study: SinkStudy) -> go.Figure:
     return figure
 
 
-def writers_by_layer(study: SinkStudy, side: Side, top: int = 6) -> go.Figure:
+def writers_by_layer(study: SinksResult, side: Side, top: int = 6) -> go.Figure:
     """Who writes the control signals of each layer's controlled heads."""
     names = [w.component for w in study.writers(side)[:top]]
     heads = set(study.controlled(side))
@@ -162,7 +162,7 @@ def writers_by_layer(study: SinkStudy, side: Side, top: int = 6) -> go.Figure:
     )
 
 
-def distances(study: SinkStudy, side: Side) -> go.Figure:
+def distances(study: SinksResult, side: Side) -> go.Figure:
     """Cosine distance between the mean signals of every two controlled heads, in the stream."""
     sharing = next(s for s in study.sharing if s.side == side)
     order = sorted(range(len(sharing.heads)), key=lambda i: sharing.heads[i])
@@ -215,7 +215,7 @@ def _between_layers(figure: go.Figure, edge: str, at: float) -> None:
     )
 
 
-def removal_bars(study: SinkStudy) -> go.Figure:
+def removal_bars(study: SinksResult) -> go.Figure:
     """Attention on the sink: untouched, predicted and really edited, and with unused channels removed."""
     records = study.one_by_one
     names = (("attention", "untouched"), ("predicted", "signals removed, predicted"),
@@ -240,7 +240,7 @@ def removal_bars(study: SinkStudy) -> go.Figure:
     )
 
 
-def shared_bars(study: SinkStudy) -> go.Figure:
+def shared_bars(study: SinksResult) -> go.Figure:
     """One direction out of all its heads' reads: attention on sinks, and the change of the loss."""
     labels = [f"{s.name.removeprefix('largest ')}\n{s.side}\n{len(s.heads)} heads" for s in study.shared]
     figure = make_subplots(1, 2, subplot_titles=("attention on sinks", "change of next-token loss (nats)"),

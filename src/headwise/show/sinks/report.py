@@ -13,14 +13,14 @@ from headwise.sinks.find import AWAY
 from headwise.sinks.signals import CONTROLLED, SIDES
 
 if TYPE_CHECKING:
-    from headwise.sinks.study import SinkStudy
+    from headwise.sinks.result import SinksResult
 
 PROSE = Prose.read("sinks/report.md")
 SHOWN = 12
 """Heads and sides in the table of those that agree best."""
 
 
-def sinks_report(study: SinkStudy) -> Report:
+def sinks_report(study: SinksResult) -> Report:
     """Sinks, parked heads, agreement, sharing, writers and removal."""
     n, at = len(study.parking.token_ids), sum(s.prompts for s in study.sinks if s.position == 0)
     facts = {
@@ -44,7 +44,7 @@ def sinks_report(study: SinkStudy) -> Report:
     )
 
 
-def _tokens(study: SinkStudy) -> list[Block]:
+def _tokens(study: SinksResult) -> list[Block]:
     rows = [(s.position, quoted(s.token), s.prompts, s.share, s.attention) for s in study.sinks]
     return [
         Text(PROSE("tokens", away=AWAY, threshold=study.settings["threshold"])),
@@ -53,7 +53,7 @@ def _tokens(study: SinkStudy) -> list[Block]:
     ]
 
 
-def _heads(study: SinkStudy) -> list[Block]:
+def _heads(study: SinksResult) -> list[Block]:
     counts = {"n": len(study.parked), "all": study.attention.numel()}
     return [
         Text(PROSE("heads", parked=study.settings["parked"], **counts)),
@@ -62,7 +62,7 @@ def _heads(study: SinkStudy) -> list[Block]:
     ]
 
 
-def _agreement(study: SinkStudy) -> list[Block]:
+def _agreement(study: SinksResult) -> list[Block]:
     rows = [
         (
             str(head),
@@ -102,7 +102,7 @@ def _agreement(study: SinkStudy) -> list[Block]:
     ]
 
 
-def _sharing(study: SinkStudy) -> list[Block]:
+def _sharing(study: SinksResult) -> list[Block]:
     blocks: list[Block] = [Text(PROSE("sharing"))]
     for sharing in study.sharing:
         side = sharing.side
@@ -148,7 +148,7 @@ def _some(heads: tuple[object, ...], most: int = 12) -> str:
     return ", ".join(map(str, heads[:most])) + more
 
 
-def _removal(study: SinkStudy) -> list[Block]:
+def _removal(study: SinksResult) -> list[Block]:
     blocks: list[Block] = [Text(PROSE("removal"))]
     if study.one_by_one:
         rows = [

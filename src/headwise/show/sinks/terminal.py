@@ -13,10 +13,10 @@ from headwise.sinks.signals import SIDES
 from headwise.strings import counted
 
 if TYPE_CHECKING:
-    from headwise.sinks.study import SinkStudy
+    from headwise.sinks.result import SinksResult
 
 
-def sinks_tables(study: SinkStudy, top: int = 10) -> RenderableType:
+def sinks_tables(study: SinksResult, top: int = 10) -> RenderableType:
     """Sinks, heads by layer, agreement, sources, removal."""
     n = len(study.parking.token_ids)
     parts: list[RenderableType] = [
@@ -37,7 +37,7 @@ def sinks_tables(study: SinkStudy, top: int = 10) -> RenderableType:
     return Group(*parts)
 
 
-def _tokens(study: SinkStudy) -> RenderableType:
+def _tokens(study: SinksResult) -> RenderableType:
     rows = [
         (str(r["position"]), str(r["sinks"]), f"{r['received']:.3f}")
         for r in positions(study.parking)
@@ -49,7 +49,7 @@ def _tokens(study: SinkStudy) -> RenderableType:
     return Group(found, Text(f"most frequent: {tokens}"))
 
 
-def _layers(study: SinkStudy) -> RenderableType:
+def _layers(study: SinksResult) -> RenderableType:
     means = study.attention.nanmean(1).tolist()
     rows = []
     for layer, mean in enumerate(means):
@@ -64,7 +64,7 @@ def _layers(study: SinkStudy) -> RenderableType:
     return table(("layer", "", "mean", "parked", "most (95 %)"), rows, title=title)
 
 
-def _agreement(study: SinkStudy, top: int) -> RenderableType:
+def _agreement(study: SinksResult, top: int) -> RenderableType:
     rows = []
     for side in SIDES:
         found = study.of(side)
@@ -82,7 +82,7 @@ def _agreement(study: SinkStudy, top: int) -> RenderableType:
     return table(columns, rows, title=title)
 
 
-def _sources(study: SinkStudy) -> RenderableType:
+def _sources(study: SinksResult) -> RenderableType:
     rows = []
     for sharing in study.sharing:
         for s in sharing.sources[:3]:
@@ -104,7 +104,7 @@ def _sources(study: SinkStudy) -> RenderableType:
     return Group(table(columns, rows, title="Heads by who writes most of their signal"), Text(clusters))
 
 
-def _one_by_one(study: SinkStudy) -> RenderableType:
+def _one_by_one(study: SinksResult) -> RenderableType:
     rows = [
         (r["side"], str(r["firings"]), f"{r['attention']:.3f}", f"{r['predicted']:.3f}", f"{r['edited']:.3f}",
          f"{r['error']:.0e}", f"{r['control']:.3f}", f"{r['to_next']:.0%}")
@@ -114,7 +114,7 @@ def _one_by_one(study: SinkStudy) -> RenderableType:
     return table(columns, rows, title="Attention on the sink without a firing's own signals")
 
 
-def _shared(study: SinkStudy) -> RenderableType:
+def _shared(study: SinksResult) -> RenderableType:
     rows = [
         (s.side, s.name, str(len(s.heads)), f"{s.attention:.3f}", f"{s.removed:.3f}", f"{s.control:.3f}",
          f"{s.loss_change:+.2f}", f"{s.control_loss_change:+.2f}")

@@ -12,13 +12,13 @@ from headwise.show.kit.report import Figure, Report, Section, Table, Text
 from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, between, styled
 
 if TYPE_CHECKING:
-    from headwise.sparsity.study import HeadSparsity, SparsityStudy
+    from headwise.sparsity.result import HeadSparsity, SparsityResult
     from headwise.types import Estimate
 
 PROSE = Prose.read("sparsity/report.md")
 
 
-def head_dots(study: SparsityStudy) -> go.Figure:
+def head_dots(study: SparsityResult) -> go.Figure:
     """Sparsity and channels needed of every head, singular channels beside rotated directions."""
     rows = [study.overall, *reversed(study.heads)]
     names = [name_of(row) for row in rows]
@@ -63,7 +63,7 @@ def head_dots(study: SparsityStudy) -> go.Figure:
     return styled(figure, height=26 * len(rows) + 130, margin={"l": 90, "r": 24, "t": 48, "b": 56})
 
 
-def rebuild_curve(study: SparsityStudy) -> go.Figure:
+def rebuild_curve(study: SparsityResult) -> go.Figure:
     """How far the largest channels' sum is from the whole."""
     figure = go.Figure()
     for values, name, colour in (
@@ -95,7 +95,7 @@ def name_of(row: HeadSparsity) -> str:
     return "all of them" if row.head is None else str(row.head)
 
 
-def sparsity_report(study: SparsityStudy) -> Report:
+def sparsity_report(study: SparsityResult) -> Report:
     """Heads, sparsity beside the rotation, and the running sum."""
     columns = (
         "head",

@@ -10,11 +10,11 @@ from rich.text import Text
 from headwise.show.kit.terminal import table
 
 if TYPE_CHECKING:
-    from headwise.sparsity.study import SparsityStudy
+    from headwise.sparsity.result import SparsityResult
     from headwise.types import Estimate
 
 
-def sparsity_table(study: SparsityStudy) -> RenderableType:
+def sparsity_table(study: SparsityResult) -> RenderableType:
     """Heads with sparsity and channels needed, beside the rotation control."""
     rows = [
         (

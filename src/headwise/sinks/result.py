@@ -1,0 +1,160 @@
+"""What a study of sinks found, saved to and read from a run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from headwise.intervals import mean_interval
+from headwise.sinks.clusters import Sharing, Writer, writers_of
+from headwise.sinks.find import Parking, SinkToken
+from headwise.sinks.proof import Freed, Shared
+from headwise.sinks.signals import SIDES, Agreement, Parked
+from headwise.types import Head, Side
+
+if TYPE_CHECKING:
+    from pandas import DataFrame  # pyright: ignore[reportMissingImports]
+
+KIND = "sinks"
+MAKE = "headwise sinks --out DIR"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SinksResult:
+    """Sinks, the heads that park there, the signals that make them, and what is left without those."""
+
+    model: str
+    weight_hash: str
+    settings: dict[str, Any]
+    parking: Parking
+    sinks: list[SinkToken]
+    attention: Tensor
+    """[layers, heads] mean attention on sinks."""
+    low: Tensor
+    high: Tensor
+    parked: list[Head]
+    traced: list[Parked]
+    agreements: dict[tuple[Head, Side], Agreement]
+    sharing: list[Sharing]
+    freed: list[Freed]
+    shared: list[Shared]
+    gained: list[tuple[str, int]]
+    """Tokens that gained most when a firing lost its signals, and how often."""
+    seconds: float
+
+    def controlled(self, side: Side) -> list[Head]:
+        return [head for (head, one), a in self.agreements.items() if one == side and a.controlled]
+
+    def of(self, side: Side) -> list[tuple[Head, Agreement]]:
+        return [(head, a) for (head, one), a in self.agreements.items() if one == side]
+
+    @property
+    def one_by_one(self) -> list[dict[str, Any]]:
+        """Removal of each firing's own signals, one record per side, with intervals over prompts."""
+        seed = self.settings["seed"]
+        made = []
+        for side in SIDES:
+            rows = [f for f in self.freed if f.side == side]
+            if not rows:
+                continue
+            prompts = sorted({f.prompt for f in rows})
+
+            def mean(
+                value: Callable[[Freed], float], rows: list[Freed] = rows, prompts: list[int] = prompts
+            ) -> Tensor:
+                """One mean per prompt."""
+                return torch.tensor(
+                    [_mean([value(f) for f in rows if f.prompt == p]) for p in prompts], dtype=torch.float64
+                )
+
+            record: dict[str, Any] = {"side": side, "firings": len(rows), "prompts": len(prompts)}
+            for name, value in (
+                ("attention", lambda f: f.attention),
+                ("predicted", lambda f: f.predicted),
+                ("edited", lambda f: f.edited),
+                ("control", lambda f: f.control),
+            ):
+                centre, low, high = mean_interval(mean(value), seed, "freed", side, name)
+                record[name] = float(centre)
+                record[f"{name}_ci"] = [float(low), float(high)]
+            freed = sum(f.attention - f.predicted for f in rows)
+            record |= {
+                "error": max(abs(f.predicted - f.edited) for f in rows),
+                "signals": float(torch.tensor([f.removed for f in rows], dtype=torch.float64).median()),
+                "to_next": sum(f.next_gain for f in rows) / freed,
+                "next_is_top_gainer": _mean([float(f.next_key == f.gainer) for f in rows]),
+                "to_top_gainer": sum(f.gain for f in rows) / freed,
+                "to_itself": sum(f.own_gain for f in rows) / freed,
+            }
+            made.append(record)
+        return made
+
+    def writers(self, side: Side) -> list[Writer]:
+        """Who writes the control signals of a side, over all controlled heads."""
+        heads = set(self.controlled(side))
+        return writers_of([one for one in self.traced if one.head in heads and side in one.read], side)
+
+    def to_json(self) -> dict[str, Any]:
+        """One document: everything but vectors."""
+        from headwise.sinks.document import document
+
+        return document(self)
+
+    def to_pandas(self) -> dict[str, DataFrame]:
+        """Tables by name; needs the extra ``headwise[pandas]``."""
+        from headwise.frames import frame
+
+        found = self.to_json()
+        heads = [
+            {
+                **{k: v for k, v in h.items() if k not in ("ci", "sides")},
+                "low": h["ci"][0],
+                "high": h["ci"][1],
+            }
+            for h in found["heads"]
+        ]
+        sides = [
+            {
+                "head": h["head"],
+                **{k: v for k, v in one.items() if k != "ci"},
+                "low": one["ci"][0],
+                "high": one["ci"][1],
+            }
+            for h in found["heads"]
+            for one in h["sides"]
+        ]
+        freed = [{**vars(f), "cell": str(f.cell), "head": str(f.cell.head)} for f in self.freed]
+        tables = {"sinks": found["sinks"], "heads": heads, "agreements": sides, "sources": found["sources"]}
+        return {name: frame(rows) for name, rows in {**tables, "freed": freed}.items()}
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a run folder: the document, and the whole result for :meth:`load`."""
+        from headwise.scale.results import save_result
+
+        texts = hashlib.sha256(json.dumps(self.parking.token_ids).encode()).hexdigest()
+        about = {"model": self.model, "weight_hash": self.weight_hash, "texts": texts}
+        config = {**about, "prompts": len(self.parking.token_ids), **self.settings}
+        return save_result(folder, KIND, config, self.to_json(), replace(self, seconds=0.0))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> SinksResult:
+        """Read a finished run, every file of it held against its digest."""
+        from headwise.scale.results import load_result
+
+        return load_result(cls, folder, KIND, MAKE)
+
+    def _repr_html_(self) -> str:
+        from headwise.show.notebook import sinks_result
+
+        return sinks_result(self)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

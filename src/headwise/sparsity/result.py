@@ -1,0 +1,143 @@
+"""What a study of sparsity found: heads with their estimates, saved to and read from a run folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwise.types import Estimate, Head
+
+if TYPE_CHECKING:
+    from pandas import DataFrame  # pyright: ignore[reportMissingImports]
+
+KIND = "sparsity"
+MAKE = "headwise sparsity TASK --out DIR"
+ESTIMATES = (
+    "attention",
+    "sparsity",
+    "control",
+    "difference",
+    "needed",
+    "control_needed",
+    "needed_difference",
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeadSparsity:
+    """One head's cells, or (``head`` None) those of all heads together."""
+
+    head: Head | None
+    in_answer: int
+    """Prompts in which it carries the answer."""
+    in_circuit: int
+    """Prompts whose circuit uses a cell of it."""
+    cells: int
+    attention: Estimate
+    sparsity: Estimate
+    control: Estimate
+    difference: Estimate
+    """Sparsity less that along rotated directions, paired by prompt."""
+    needed: Estimate
+    control_needed: Estimate
+    needed_difference: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        counts = {"in_answer": self.in_answer, "in_circuit": self.in_circuit, "cells": self.cells}
+        name = None if self.head is None else str(self.head)
+        return {"head": name, **counts, **{name: getattr(self, name).to_json() for name in ESTIMATES}}
+
+    def to_row(self) -> dict[str, Any]:
+        """One row of a table: every estimate as three columns."""
+        counts = {"in_answer": self.in_answer, "in_circuit": self.in_circuit, "cells": self.cells}
+        row: dict[str, Any] = {"head": "all" if self.head is None else str(self.head), **counts}
+        for name in ESTIMATES:
+            one: Estimate = getattr(self, name)
+            row |= {name: one.mean, f"{name}_low": one.low, f"{name}_high": one.high}
+        return row
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SparsityResult:
+    """Everything ``headwise sparsity`` found."""
+
+    model: str
+    weight_hash: str
+    task: str
+    config: dict[str, Any]
+    """What was asked, as the manifest has it."""
+    prompts: int
+    wrong: int
+    """Prompts in which the model prefers the wrong answer: set aside."""
+    empty: int
+    """Prompts without a circuit."""
+    heads: tuple[HeadSparsity, ...]
+    overall: HeadSparsity
+    curve: tuple[float, ...]
+    """Median over cells: how far the sum of the n largest channels is from the whole, as a share of it."""
+    control_curve: tuple[float, ...]
+    signal_channels: float
+    """Median number of channels of an edge in the circuits."""
+    error: float
+    rotation_error: float
+    notes: tuple[str, ...]
+    seconds: float = 0.0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What can be chosen."""
+        return {name: self.config[name] for name in ("prompts", "rotations", "seed", "heads")}
+
+    @property
+    def traced(self) -> int:
+        return self.prompts - self.wrong - self.empty
+
+    def to_json(self) -> dict[str, Any]:
+        """One document of the whole study."""
+        return {
+            "model": self.model,
+            "weight_hash": self.weight_hash,
+            "task": self.task,
+            "settings": self.settings,
+            "prompts": self.prompts,
+            "wrong": self.wrong,
+            "empty": self.empty,
+            "heads": [h.to_json() for h in self.heads],
+            "overall": self.overall.to_json(),
+            "curve": list(self.curve),
+            "control_curve": list(self.control_curve),
+            "signal_channels": self.signal_channels,
+            "error": self.error,
+            "rotation_error": self.rotation_error,
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 1),
+        }
+
+    def to_pandas(self) -> dict[str, DataFrame]:
+        """Tables by name; needs the extra ``headwise[pandas]``."""
+        from headwise.frames import frame
+
+        curves = zip(self.curve, self.control_curve, strict=True)
+        return {
+            "heads": frame([one.to_row() for one in (*self.heads, self.overall)]),
+            "curves": frame([{"channels": n, "off": a, "control": b} for n, (a, b) in enumerate(curves)]),
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a run folder: the document, and the whole result for :meth:`load`."""
+        from headwise.scale.results import save_result
+
+        return save_result(folder, KIND, self.config, self.to_json(), replace(self, seconds=0.0))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> SparsityResult:
+        """Read a finished run, every file of it held against its digest."""
+        from headwise.scale.results import load_result
+
+        return load_result(cls, folder, KIND, MAKE)
+
+    def _repr_html_(self) -> str:
+        from headwise.show.notebook import sparsity_result
+
+        return sparsity_result(self)
