@@ -38,6 +38,8 @@ def test_a_run_folder_holds_everything(folder: Path) -> None:
                      "swaps.parquet", "report.html", "run.json"}  # fmt: skip
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "Head L1H2" in page
+    assert len(page.encode()) < 2_000_000
+    assert page.count("<details class=fold ") == 1
     # It loads nothing and sends nowhere: by its own policy, and by what is in it.
     assert page.count("http-equiv") == 1
     assert """http-equiv="Content-Security-Policy" content="default-src 'none';""" in page

@@ -1,0 +1,46 @@
+"""Reports' prose: every section that a report asks for is in its file, and data never becomes markup."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import headwise
+from headwise.show.kit import markdown
+from headwise.show.kit.markdown import Prose
+
+SHOW = Path(headwise.__file__).parent / "show"
+REPORTS = [file for file in sorted(SHOW.rglob("*.py")) if "Prose.read(" in file.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize(
+    "file", [f for f in REPORTS if f.parent.name != "kit"], ids=lambda f: f"{f.parent.name}-{f.stem}"
+)
+def test_every_section_that_a_report_names_is_in_its_file(file: Path) -> None:
+    source = file.read_text(encoding="utf-8")
+    found = re.search(r'Prose\.read\("([^"]+)"\)', source)
+    assert found is not None
+    sections = Prose.read(found[1]).sections
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    first = [call.args[0] for call in calls if getattr(call.func, "id", "") == "PROSE"]
+    named = {one.value for node in first for one in ast.walk(node) if isinstance(one, ast.Constant)}
+    assert len(named) > 3
+    assert named <= set(sections)
+    # What is filled in is named as the report names it.
+    for call in calls:
+        if (
+            getattr(call.func, "id", "") == "PROSE"
+            and isinstance(call.args[0], ast.Constant)
+            and not any(keyword.arg is None for keyword in call.keywords)
+        ):
+            places = set(re.findall(r"\{(\w+)", sections[call.args[0].value]))
+            assert places == {keyword.arg for keyword in call.keywords}, call.args[0].value
+
+
+def test_data_in_prose_is_text() -> None:
+    prose = Prose("## a\n\n**{name}** of `{name}`, {share:.1%}\n")
+    shown = markdown.html(prose("a", name="<b>*{x}*`", share=0.5))
+    assert shown == "<p><strong>&lt;b&gt;*{x}*`</strong> of <code>&lt;b&gt;*{x}*`</code>, 50.0\u00a0%</p>"
