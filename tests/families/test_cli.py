@@ -63,6 +63,7 @@ def test_the_whole_command_writes_tables_a_document_and_a_report(
     members = pq.read_table(out / "members.parquet").to_pylist()
     assert len(members) == 86 and {m["family"] for m in members} == {0, 1}
     page = (out / "report.html").read_text(encoding="utf-8")
+    assert len(page.encode()) < 2_000_000
     assert "Are they causal for their own?" in page and 'src="http' not in page
     assert len(page) < 6_000_000
     assert json.loads((out / "families.json").read_text())["n_families"] == 2

@@ -10,7 +10,7 @@ const darkened = (value) => {
   if (Array.isArray(value)) return value.some((one) => one && typeof one === 'object' && !Array.isArray(one)) ? value.map(darkened) : value;
   if (!value || typeof value !== 'object') return value;
   return Object.fromEntries(Object.entries(value).map(([key, one]) =>
-    [key, /color(scale)?$/.test(key) && (typeof one === 'string' || Array.isArray(one)) ? twin(one) : darkened(one)]));
+    [key, /color(scale|way)?$/.test(key) && (typeof one === 'string' || Array.isArray(one)) ? twin(one) : darkened(one)]));
 };
 // Text, grid and hover colours belong to the page; the figure brings everything else.
 const themed = (spec) => {
