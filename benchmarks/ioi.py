@@ -53,14 +53,14 @@ def study(
     for scope in ("local", "global"):
         *single, whole = intervene(model, circuit, sets, scope=scope, draws=DRAWS)
         row[scope] = {
-            "clean": whole.clean.logit_difference, "p": whole.clean.probability,
-            "edited": whole.edited.logit_difference, "edited_p": whole.edited.probability,
-            "control": mean(c.logit_difference for c in whole.controls),
-            "control_low": min(c.logit_difference for c in whole.controls),
+            "clean": whole.clean.lead, "p": whole.clean.probability,
+            "edited": whole.edited.lead, "edited_p": whole.edited.probability,
+            "control": mean(c.lead for c in whole.controls),
+            "control_low": min(c.lead for c in whole.controls),
             "control_p": mean(c.probability for c in whole.controls),
-            "attention": mean(whole.clean.attention), "edited_attention": mean(whole.edited.attention),
-            "control_attention": mean(mean(c.attention) for c in whole.controls),
-            "norm_ratio": whole.edited.norm_ratio, "cosine": whole.edited.cosine,
+            "attention": whole.clean.attention, "edited_attention": whole.edited.attention,
+            "control_attention": mean(c.attention for c in whole.controls),
+            "norm_ratio": whole.norm_ratio, "cosine": whole.cosine,
             "single": [
                 {"edge": e.edges[0], "attention": e.attention_change, "control_attention": e.control_attention_change,
                  "logit": e.logit_change, "control_logit": e.control_logit_change}

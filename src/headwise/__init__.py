@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from headwise.bases.cell import Channels as Channels
     from headwise.circuits.circuit import Circuit as Circuit
     from headwise.circuits.faithfulness import faithfulness as faithfulness
-    from headwise.circuits.firing import trace_firing as trace_firing
     from headwise.circuits.interventions import intervene as intervene
     from headwise.circuits.trace import trace as trace
     from headwise.contrast.bank import FeatureBank as FeatureBank
@@ -51,7 +50,6 @@ _NAMES = {
     "bases.cell": "Channels",
     "circuits.circuit": "Circuit",
     "circuits.faithfulness": "faithfulness",
-    "circuits.firing": "trace_firing",
     "circuits.interventions": "intervene",
     "circuits.trace": "trace",
     "contrast.bank": "FeatureBank",

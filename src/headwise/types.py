@@ -247,6 +247,28 @@ class Estimate:
         return {"mean": self.mean, "ci": [self.low, self.high], "n": self.n, "clusters": self.clusters}
 
 
+@dataclass(frozen=True)
+class AnswerIds:
+    """The token that answers a prompt, and the one it is compared with (None: the mean of all tokens).
+
+    >>> logits = torch.tensor([[2.0, 0.5, -1.0]])
+    >>> AnswerIds(0, 1).difference(logits).tolist(), AnswerIds(0, None).difference(logits).tolist()
+    ([1.5], [1.5])
+    """
+
+    token: int
+    wrong: int | None
+
+    def difference(self, logits: Tensor) -> Tensor:
+        """By how much the answer leads: logits [..., vocabulary] -> [...]."""
+        against = logits.mean(-1) if self.wrong is None else logits[..., self.wrong]
+        return logits[..., self.token] - against
+
+    def likelihood(self, logits: Tensor) -> Tensor:
+        """The answer's probability: logits [..., vocabulary] -> [...]."""
+        return torch.softmax(logits, -1)[..., self.token]
+
+
 @dataclass(frozen=True, eq=False)
 class Subspace:
     """An orthonormal basis of a subspace of one head's query or key space (after RoPE and QK-norm).

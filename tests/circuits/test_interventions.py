@@ -10,8 +10,7 @@ from tiny_circuits import largest_circuit
 from headwise.circuits.faithfulness import _random_like, faithfulness
 from headwise.circuits.interventions import choose_edges, intervene
 from headwise.errors import HeadwiseError
-from headwise.model.stream_edits import AddToStream, run_edited
-from headwise.types import Cell, Head
+from headwise.model.edits import AddToStream
 
 
 def test_removing_all_signals_of_a_side_is_the_traced_counterfactual(variant: str) -> None:
@@ -20,11 +19,11 @@ def test_removing_all_signals_of_a_side_is_the_traced_counterfactual(variant: st
     c = max(circuit.counterfactuals, key=lambda one: one.attention - one.predicted)
     edges = circuit.into(c.target, c.side)  # pyright: ignore[reportArgumentType]
     (effect,) = intervene(model, circuit, [edges], draws=2)
-    assert effect.clean.attention[0] == pytest.approx(c.attention, abs=1e-5)
-    assert effect.edited.attention[0] == pytest.approx(c.predicted, abs=1e-5)
+    assert effect.clean.cells[0] == pytest.approx(c.attention, abs=1e-5)
+    assert effect.edited.cells[0] == pytest.approx(c.predicted, abs=1e-5)
     assert len(effect.controls) == 2
     (boosted,) = intervene(model, circuit, [edges], action="boost", draws=1)
-    assert boosted.edited.attention[0] > effect.edited.attention[0]
+    assert boosted.edited.cells[0] > effect.edited.cells[0]
 
 
 def test_a_global_edit_removes_the_signal_from_the_stream(variant: str) -> None:
@@ -37,8 +36,8 @@ def test_a_global_edit_removes_the_signal_from_the_stream(variant: str) -> None:
     edge = max((e for e in circuit.edges if e.channels), key=lambda e: e.weight)
     effects = [intervene(model, circuit, [[edge]], scope=scope, draws=1)[0] for scope in ("local", "global")]
     assert effects[0].clean.attention == pytest.approx(effects[1].clean.attention, abs=1e-9)
-    assert effects[0].edited.norm_ratio == pytest.approx(effects[1].edited.norm_ratio, abs=1e-12)
-    assert effects[1].edited.cosine < 1
+    assert effects[0].norm_ratio == pytest.approx(effects[1].norm_ratio, abs=1e-12)
+    assert effects[1].cosine < 1
     # both push the attention the same way
     assert effects[0].attention_change * effects[1].attention_change > 0
 
@@ -52,12 +51,11 @@ def test_edits_of_the_stream_are_seen_by_everything_above(variant: str) -> None:
     # replacing the whole stream before layer 2 by another prompt's makes the rest of the pass that prompt's
     delta = (other.before(2) - stream.before(2))[0]
     add = AddToStream(layer=2, prompt=0, positions=range(7), value=delta)
-    cell = Cell(Head(3, 1), 6, 2)
-    run = run_edited(model, prompt, 2, adds=[add], cells=[cell])
+    run = model.edit([prompt] * 2, [add], heads=["L3H1"])
     expected = model.capture([target, prompt], heads=["L3H1"], want=("pattern",), logits="last")
     assert expected.logits is not None and expected.pattern is not None
-    assert (run.logits - expected.logits[:, 0]).abs().max() < 1e-8
-    assert (run.cells[:, 0] - expected.pattern[:, 0, 6, 2]).abs().max() < 1e-9
+    assert (run.logits - expected.logits).abs().max() < 1e-8
+    assert (run.pattern[:, 0] - expected.pattern[:, 0]).abs().max() < 1e-9
 
 
 def test_ablating_nothing_changes_nothing_and_ablating_all_equals_uniform_values(variant: str) -> None:

@@ -123,7 +123,7 @@ def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
     assert first.own.low <= first.own.change <= first.own.high
     assert first.gap == pytest.approx(first.own.change - first.other.change)
     assert first.own.control != first.own.change
-    monkeypatch.setattr("headwise.families.causality.COPIES", 2)
+    monkeypatch.setattr("headwise.circuits.counterfactual.COPIES", 2)
     again = measure_causality(model, questions, incidence, families, [(0, 1)], controls=2)
     assert again[0].own is not None
     assert again[0].own.change == pytest.approx(first.own.change, abs=1e-8)

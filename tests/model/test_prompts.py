@@ -113,7 +113,6 @@ def test_text_that_the_tokenizer_cannot_turn_into_the_models_tokens() -> None:
 
 ONE_PROMPT: dict[str, Callable[[Model, Any], Any]] = {
     "explain": headwise.explain,
-    "trace_firing": lambda model, prompt: headwise.trace_firing(model, prompt, "L2H1", 4, 1),
     "tokens": lambda model, prompt: model.tokens(prompt),
     "prompt_ids": lambda model, prompt: model.prompt_ids(prompt),
     "look": strongest_heads,

@@ -91,7 +91,7 @@ def test_a_rebuilt_circuit_can_be_intervened_on(tmp_path: Path) -> None:
     was, now = effects
     assert was.logit_change != 0
     assert (now.edges, now.targets) == (was.edges, was.targets)
-    assert now.edited.logit_difference == pytest.approx(was.edited.logit_difference, rel=1e-6)
+    assert now.edited.lead == pytest.approx(was.edited.lead, rel=1e-6)
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path, circuits: list[Circuit]) -> None:

@@ -54,9 +54,9 @@ def test_the_planted_induction_circuit_is_recovered() -> None:
     # the first token has nobody before it and copies itself, so the repeated one stands second
     prompt = [9, 3, 7, 1, 5, 8, 2, 3]
     repeated, query, key = 3, 7, 2
-    found = headwise.trace_firing(model, prompt, "L1H0", query, key)
+    found = headwise.explain(model, prompt, head="L1H0", query=query, key=key)
     assert found.attention > 0.8
-    keys, queries = found.sides["key"], found.sides["query"]
+    keys, queries = found.who.signals["key"], found.who.signals["query"]
     # one signal a side, in one and the same channel
     (key_signal,), (query_signal,) = keys.signals, queries.signals
     assert key_signal.writer == Component("head", 0, 0, source=1)
@@ -65,10 +65,11 @@ def test_the_planted_induction_circuit_is_recovered() -> None:
     channels = headwise.Channels.of(model, "L1H0")
     direction = channels.key_directions[:, key_signal.channels[0]]
     assert abs(float(torch.cosine_similarity(direction, previous[repeated], dim=0))) > 0.99
-    for c in found.counterfactuals:
-        assert c.edited is not None and abs(c.edited - c.predicted) < 1e-9
-        assert c.predicted < found.tau
-        assert min(c.controls) > 0.7
+    for test in found.proof.tests:
+        assert abs(test.observed.attention - test.predicted) < 1e-9
+        assert test.predicted < found.who.threshold
+    assert found.proof.main is not None
+    assert min(control.attention for control in found.proof.main.controls) > 0.7
 
 
 def test_the_whole_circuit_leads_from_the_answer_to_the_previous_token() -> None:

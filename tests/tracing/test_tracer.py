@@ -127,17 +127,19 @@ def test_one_firing_with_its_counterfactuals(variant: str) -> None:
     key = int(pattern[0, 0, query].argmax())
     # a threshold of its own, so that every family has a firing to trace
     tau = 0.8 * float(pattern[0, 0, query, key])
-    found = headwise.trace_firing(model, prompt, "L3H1", query, key, tau=tau)
-    assert found.error < 1e-5
-    assert {c.side for c in found.counterfactuals} == {"query", "key", "both"}
-    for c in found.counterfactuals:
-        assert c.edited == pytest.approx(c.predicted, abs=1e-5)
-        assert len(c.controls) == 20
-        if c.side != "both":
-            assert c.predicted < tau
-    one = headwise.trace_firing(model, prompt, "L3H1", query, key, tau=tau, side="key", draws=1)
-    assert one.sides["key"].signals == found.sides["key"].signals
-    assert "query" not in one.sides
+    found = headwise.explain(model, prompt, head="L3H1", query=query, key=key, tau=tau)
+    assert found.who.error < 1e-5
+    assert [test.name for test in found.proof.tests] == ["query", "key", "both"]
+    for test in found.proof.tests:
+        assert test.observed.attention == pytest.approx(test.predicted, abs=1e-5)
+        assert len(test.controls) == (20 if test.name == "both" else 0)
+        if test.name != "both":
+            assert test.predicted < tau
+    # the controls hang on the seed, the cell and the draw alone, not on how many there are
+    few = headwise.explain(model, prompt, head="L3H1", query=query, key=key, tau=tau, draws=2)
+    assert few.proof.main is not None and found.proof.main is not None
+    for mine, theirs in zip(few.proof.main.controls, found.proof.main.controls, strict=False):
+        assert mine.attention == pytest.approx(theirs.attention, abs=1e-6)
 
 
 def test_probability_seeds_destroy_most_of_the_gain_and_no_more_than_needed(variant: str) -> None:
@@ -206,16 +208,15 @@ def test_bad_requests_are_one_line(change: dict, message: str) -> None:
     ("head", "query", "key", "message"),
     [
         ("L9H0", 3, 1, "L9H0 does not exist"),
-        ("L0H0", 3, 1, "L0H0 is in layer 0"),
-        ("L1H0", 30, 1, "query position 30 is outside the prompt, which has 9 tokens"),
-        ("L1H0", 3, -10, "key position -10 is outside"),
-        ("L1H0", 3, 5, r"key '.*' \(5\) comes after query '.*' \(3\), which cannot see it"),
-        ("L1H0", 8, 1, "outside the window"),
+        ("L1H0", 30, 1, "position 30 is outside the prompt, which has 9 tokens"),
+        ("L1H0", 3, -10, "position -10 is outside the prompt"),
+        ("L1H0", 3, 5, r"key '38' \(5\) comes after query '57' \(3\), which cannot see it"),
+        ("L1H0", 8, 1, "L1H0 at position 8 cannot see position 1: it is outside its window"),
     ],
 )
 def test_bad_firings_are_one_line(head: str, query: int, key: int, message: str) -> None:
     with pytest.raises(HeadwiseError, match=message) as error:
-        headwise.trace_firing(tiny("mistral"), prompts_of(9)[0], head, query, key)
+        headwise.explain(tiny("mistral"), prompts_of(9)[0], head=head, query=query, key=key)
     assert "\n" not in str(error.value)
 
 

@@ -15,7 +15,7 @@ from headwise.bases.singular import QKSVD, qk_svd, rotated
 from headwise.errors import HeadwiseError
 from headwise.files import write_bytes
 from headwise.model.reading import side_maps
-from headwise.randomness import seeded
+from headwise.randomness import keyed
 from headwise.scale import tensors as sealed
 from headwise.tokens import Prompt
 from headwise.types import Cell, Head, HeadLike
@@ -155,7 +155,7 @@ def split_cell(model: Model, prompt: Prompt, head: HeadLike, query: int, key: in
     scale = float(got.scale[0])
     q, k = got.q[0, 0, 0].double().cpu(), got.k[0, 0].double().cpu()
     key_vector = relative(k, s, seen.cpu())
-    turned = channels.rotated(seeded(seed))
+    turned = channels.rotated(keyed(seed, "rotation", str(wanted), 0))
     logit = channels.split(q, k[s]) * scale
     by_channel = channels.split(q, key_vector) * scale
     control = turned.split(q, key_vector) * scale

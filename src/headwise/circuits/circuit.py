@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.errors import HeadwiseError
 from headwise.strings import counted
-from headwise.types import Cell, Component, Head, Side, Sides, Signal
+from headwise.types import AnswerIds, Cell, Component, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:
     import networkx
@@ -152,6 +152,13 @@ class Circuit:
             hint = f": did you mean {', '.join(near)}?" if near else ""
             raise HeadwiseError(f"{id!r} is not a node of this circuit{hint}")
         return self.by_id[id]
+
+    @property
+    def answer_ids(self) -> AnswerIds:
+        """What the circuit's answer is compared by."""
+        if self.answer_id is None:
+            raise HeadwiseError("this circuit names no answer: trace the prompt again")
+        return AnswerIds(self.answer_id, self.wrong_id)
 
     @property
     def heads(self) -> tuple[Node, ...]:

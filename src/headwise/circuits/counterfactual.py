@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from headwise.model.capture import MAX_TOKENS
 from headwise.model.edits import AddVectors, Edit
+from headwise.randomness import keyed
 from headwise.tracing.integrate import attention
+from headwise.tracing.search import SideSignals
 from headwise.tracing.signals import component_shares, signal_vectors
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Component, Head, Side, Signal
+from headwise.types import AnswerIds, Cell, Component, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -90,8 +94,130 @@ def unused(
     return [replace(one, channels=tuple(instead[channel] for channel in one.channels)) for one in signals]
 
 
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Some signals of a cell taken away, and as many of channels it does not use taken away instead."""
+
+    sides: Sides
+    removed: int
+    """How many signals (one channel each)."""
+    removal: Removal
+    controls: tuple[Removal, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One cell without the signals that cause it: each side that has a cause, then both together."""
+
+    cell: Cell
+    cases: tuple[Case, ...]
+
+    @classmethod
+    def of(
+        cls,
+        up: PromptWrites,
+        cell: Cell,
+        found: Mapping[Side, SideSignals],
+        *,
+        draws: int,
+        seed: int,
+        together: bool = True,
+    ) -> Trial:
+        """The controls of a case depend on the seed, the cell and the case alone.
+
+        ``together`` puts both sides at the end, where both have a cause, and draws controls for this last case; without
+        it every side is a case with controls of its own.
+        """
+        chosen: dict[Sides, list[list[Signal]]] = {
+            side: [one.signals] for side, one in found.items() if one.resolved
+        }
+        if together and len(chosen) == 2:
+            chosen["both"] = [signals for sides in chosen.values() for signals in sides]
+        known: Known = {}
+        cases = []
+        for place, (sides, listed) in enumerate(chosen.items()):
+            controlled = not together or place == len(chosen) - 1
+            controls = [
+                _control(up, cell, listed, keyed(seed, "unused", str(cell), sides, draw), known)
+                for draw in range(draws if controlled else 0)
+            ]
+            removed = removal(up, cell, chain(*listed), known)
+            cases.append(Case(sides, sum(map(len, listed)), removed, tuple(controls)))
+        return cls(cell, tuple(cases))
+
+    @property
+    def removals(self) -> list[Removal]:
+        """Every removal that is to be made: each case, followed by its controls."""
+        return [one for case in self.cases for one in (case.removal, *case.controls)]
+
+
+def _control(
+    up: PromptWrites, cell: Cell, sides: Sequence[Sequence[Signal]], generator: torch.Generator, known: Known
+) -> Removal:
+    drawn = [unused(signals, up.stream.model.d_head, generator) for signals in sides]
+    return removal(up, cell, chain(*drawn), known)
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+# --- the edited pass -------------------------------------------------------------------------------------------------
+
+COPIES = 32
+"""Copies of a prompt in one forward pass, each with its own edits: more gain nothing on a processor."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the model does in one state: attention of the cells asked about, probability and lead of the answer."""
+
+    attention: float
+    """Mean over the cells."""
+    probability: float
+    lead: float
+    """Logit of the answer minus that of the wrong one (or of the mean token)."""
+    cells: tuple[float, ...] = ()
+    """The attention of each cell."""
+
+    def at(self, places: Sequence[int]) -> Outcome:
+        """The same state, asked about some of the cells."""
+        cells = tuple(self.cells[place] for place in places)
+        return replace(self, attention=mean(cells), cells=cells)
+
+
+def outcomes(
+    model: Model,
+    token_ids: Sequence[int],
+    plans: Sequence[Sequence[Edit]],
+    answer: AnswerIds,
+    cells: Sequence[Cell] = (),
+) -> list[Outcome]:
+    """The prompt once with each plan's edits, all in really edited passes."""
+    heads, rows = sorted({cell.head for cell in cells}), sorted({cell.query for cell in cells})
+    where = [(heads.index(cell.head), rows.index(cell.query), cell.key) for cell in cells]
+    edits = [replace(edit, prompt=copy) for copy, plan in enumerate(plans) for edit in plan]
+    made = []
+    for copies, got in model.stream_capture(
+        [list(token_ids)] * len(plans),
+        edits=edits,
+        heads=heads,
+        queries=rows,
+        want=("pattern",),
+        logits="last",
+        batch_size=COPIES,
+        max_tokens=max(MAX_TOKENS, 4 * len(token_ids)),
+    ):
+        logits = got.logits[:, 0].double()
+        probability, lead = answer.likelihood(logits).tolist(), answer.difference(logits).tolist()
+        for copy in range(len(copies)):
+            seen = tuple(float(got.pattern[copy, h, r, key]) for h, r, key in where)
+            made.append(Outcome(mean(seen), probability[copy], lead[copy], seen))
+    return made
+
+
 def edited_attention(
-    model: Model, token_ids: Sequence[int], removals: Sequence[Removal], *, batch_size: int = 32
+    model: Model, token_ids: Sequence[int], removals: Sequence[Removal], *, batch_size: int = COPIES
 ) -> list[float]:
     """The attention each removal leaves, in forward passes that were really edited.
 

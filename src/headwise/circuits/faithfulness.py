@@ -8,7 +8,6 @@ write stays. MLPs and embeddings are left in place and react to what reaches the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,12 @@ import torch
 from torch import Tensor
 
 from headwise.circuits.circuit import Circuit
-from headwise.circuits.interventions import COPIES, answer_difference
+from headwise.circuits.counterfactual import outcomes
 from headwise.circuits.schema import require_fit
 from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
-from headwise.model.stream_edits import run_edited
-from headwise.randomness import seeded
+from headwise.model.edits import ChangeOutput
+from headwise.randomness import keyed
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -74,19 +73,17 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
     heads = [n for n in circuit.heads if n.key <= n.query]
     if not heads:
         raise HeadwiseError("this circuit has no head: there is nothing to ablate")
-    generator = seeded(seed)
     tokens = len(circuit.token_ids)
     shape = (model.n_layers, model.n_heads, tokens, tokens)
     inside = torch.zeros(shape, dtype=torch.bool)
     for node in heads:
         inside[node.layer, node.head or 0, node.query, node.key] = True
-    drawn = [_random_like(inside, generator) for _ in range(draws)]
+    drawn = [_random_like(inside, keyed(seed, "random circuit", draw)) for draw in range(draws)]
     everything = torch.ones(shape, dtype=torch.bool)
     masks = [~everything, everything, ~inside, inside, *(~mask for mask in drawn), *drawn]
-    difference: list[float] = []
     with torch.no_grad():
-        for start in range(0, len(masks), COPIES):
-            difference += _ablated(model, circuit, masks[start : start + COPIES])
+        plans = [[_ablation(mask)] for mask in masks]
+        difference = [one.lead for one in outcomes(model, circuit.token_ids, plans, circuit.answer_ids)]
     return Faithfulness(
         len(heads), difference[0], difference[1], difference[2], difference[3],
         tuple(difference[4 : 4 + draws]), tuple(difference[4 + draws :]),
@@ -104,24 +101,21 @@ def _random_like(inside: Tensor, generator: torch.Generator) -> Tensor:
     return drawn
 
 
-def _ablated(model: Model, circuit: Circuit, masks: Sequence[Tensor]) -> list[float]:
-    ablate = torch.stack(list(masks))
+def _ablation(mask: Tensor) -> ChangeOutput:
+    """The edit that takes the message of the firings in ``mask`` [layers, heads, queries, keys] away."""
 
-    def output(call: AttentionCall, result: Tensor) -> Tensor:
-        mine = ablate[:, call.layer].to(result.device)
-        if not bool(mine.any()):
-            return result
-        tokens = call.query.shape[2]
-        rows = torch.arange(tokens, device=result.device).expand(len(masks), -1)
+    def change(call: AttentionCall, output: Tensor) -> Tensor:
+        gone = mask[call.layer].to(output.device)
+        if not bool(gone.any()):
+            return output
+        rows = torch.arange(call.query.shape[2], device=output.device)[None]
         visible = call.visible(rows)[:, None]
         key = call.key.repeat_interleave(call.group, dim=1)
         value = call.value.repeat_interleave(call.query.shape[1] // call.value.shape[1], dim=1)
         pattern = pattern_rows(raw_scores(call.query, key, call.scale, call.cap), visible).to(value.dtype)
         usual = (visible.to(value.dtype) @ value) / visible.sum(-1, keepdim=True)
-        gone = pattern * mine
-        # Σ_j gone_dj (v_j − mean_d)
-        lost = gone @ value - gone.sum(-1, keepdim=True) * usual
-        return result - lost.transpose(1, 2)
+        lost = pattern * gone
+        # Σ_j lost_dj (v_j − mean_d)
+        return output - (lost @ value - lost.sum(-1, keepdim=True) * usual).transpose(1, 2)
 
-    run = run_edited(model, circuit.token_ids, len(masks), output=output)
-    return answer_difference(circuit, run.logits).tolist()
+    return ChangeOutput(change=change)

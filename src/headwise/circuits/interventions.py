@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from headwise.circuits.circuit import Circuit, Edge
-from headwise.circuits.counterfactual import Removal, removal, unused
+from headwise.circuits.counterfactual import Outcome, Removal, mean, outcomes, removal, unused
 from headwise.circuits.schema import require_edge, require_fit
 from headwise.errors import HeadwiseError
+from headwise.model.edits import AddToStream, Edit
 from headwise.model.stream import split
-from headwise.model.stream_edits import AddToStream, run_edited
-from headwise.randomness import seeded
+from headwise.randomness import keyed
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Side, Signal
 
@@ -29,24 +30,9 @@ if TYPE_CHECKING:
 
 Scope = Literal["local", "global"]
 Action = Literal["remove", "boost"]
-COPIES = 24
-"""Copies of the prompt in one forward pass."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one edited pass did."""
-
-    attention: tuple[float, ...]
-    """At each target, in the order of ``Effect.targets``."""
-    logit_difference: float
-    probability: float
-    norm_ratio: float
-    """Length of the edited stream over that of the clean one, where the edit was made (mean over edits)."""
-    cosine: float
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Effect:
     """One set of edges, taken away or doubled, against its controls."""
 
@@ -57,24 +43,28 @@ class Effect:
     clean: Outcome
     edited: Outcome
     controls: tuple[Outcome, ...]
+    norm_ratio: float
+    """Length of the edited stream over that of the clean one, where the edit was made (mean over edits)."""
+    cosine: float
+    """Between the edited and the clean stream there."""
 
     @property
     def attention_change(self) -> float:
         """Mean over targets."""
-        return _mean(self.edited.attention) - _mean(self.clean.attention)
+        return self.edited.attention - self.clean.attention
 
     @property
     def control_attention_change(self) -> float:
-        return _mean([_mean(c.attention) for c in self.controls]) - _mean(self.clean.attention)
+        return mean([c.attention for c in self.controls]) - self.clean.attention
 
     @property
     def logit_change(self) -> float:
-        return self.edited.logit_difference - self.clean.logit_difference
+        return self.edited.lead - self.clean.lead
 
     @property
     def control_logit_change(self) -> float:
         """Mean size of the controls' changes (their signs differ)."""
-        return _mean([abs(c.logit_difference - self.clean.logit_difference) for c in self.controls])
+        return mean([abs(c.lead - self.clean.lead) for c in self.controls])
 
 
 def choose_edges(circuit: Circuit, edges: Sequence[str] | None = None, top: int | None = None) -> list[Edge]:
@@ -142,110 +132,66 @@ def intervene(
     require_fit(circuit, model)
     for edge in (edge for chosen in edges for edge in chosen):
         require_edge(edge, circuit, model)
-    generator = seeded(seed)
+    factor = 1.0 if action == "remove" else -1.0
+    every = list(dict.fromkeys(e.target for chosen in edges for e in chosen))
     with torch.no_grad():
         up = PromptWrites(split(model, list(circuit.token_ids)), 0)
         plans: list[list[Removal]] = [[]]
         for chosen in edges:
-            plans.append(_removals(up, circuit, chosen, None))
-            plans += [_removals(up, circuit, chosen, generator) for _ in range(draws)]
-        targets = [list(dict.fromkeys(e.target for e in chosen)) for chosen in edges]
-        outcomes = _run(model, up, circuit, plans, targets, draws, scope, 1.0 if action == "remove" else -1.0)
-    effects = []
-    for i, chosen in enumerate(edges):
-        effects.append(
-            Effect(
-                tuple(e.id for e in chosen), tuple(targets[i]), scope, action, outcomes[i][0], outcomes[i][1],
-                tuple(outcomes[i][2:]),
+            plans.append(_removals(up, circuit, chosen))
+            plans += [_removals(up, circuit, chosen, seed, draw) for draw in range(draws)]
+        edits = [[edit for one in plan for edit in _edits(up, one, scope, factor)] for plan in plans]
+        cells = [circuit.node(target).cell for target in every]
+        clean, *seen = outcomes(model, circuit.token_ids, edits, circuit.answer_ids, cells)
+        effects = []
+        for i, chosen in enumerate(edges):
+            mine = list(dict.fromkeys(e.target for e in chosen))
+            places = [every.index(target) for target in mine]
+            first = i * (1 + draws)
+            edited, *controls = (one.at(places) for one in seen[first : first + 1 + draws])
+            norm_ratio, cosine = _moved(up, plans[1 + first], factor)
+            effects.append(
+                Effect(
+                    edges=tuple(e.id for e in chosen),
+                    targets=tuple(mine),
+                    scope=scope,
+                    action=action,
+                    clean=clean.at(places),
+                    edited=edited,
+                    controls=tuple(controls),
+                    norm_ratio=norm_ratio,
+                    cosine=cosine,
+                )
             )
-        )  # fmt: skip
     return effects
 
 
 def _removals(
-    up: PromptWrites, circuit: Circuit, chosen: Sequence[Edge], control: torch.Generator | None
+    up: PromptWrites, circuit: Circuit, chosen: Sequence[Edge], seed: int = 0, draw: int | None = None
 ) -> list[Removal]:
+    """One removal per target; with ``draw``, that of a control."""
     by_target: dict[str, dict[Side, list[Signal]]] = {}
     for edge in chosen:
         by_target.setdefault(edge.target, {}).setdefault(edge.side, []).append(circuit.signal(edge))
     made = []
     for target, sides in by_target.items():
-        if control is not None:
-            width = up.stream.model.d_head
+        if draw is not None:
             # "unused" is judged against everything the firing uses, not only against the edges that leave
             for side, signals in sides.items():
                 used = {c for e in circuit.into(target, side) for c in e.channels}
-                sides[side] = unused(signals, width, control, avoid=used)
-        made.append(
-            removal(up, circuit.node(target).cell, [one for listed in sides.values() for one in listed])
-        )
+                generator = keyed(seed, "unused", target, side, draw)
+                sides[side] = unused(signals, up.stream.model.d_head, generator, avoid=used)
+        made.append(removal(up, circuit.node(target).cell, chain(*sides.values())))
     return made
 
 
-def _run(
-    model: Model, up: PromptWrites, circuit: Circuit, plans: list[list[Removal]], targets: list[list[str]], draws: int,
-    scope: Scope, factor: float,
-) -> list[list[Outcome]]:  # fmt: skip
-    """Outcomes per set: clean, edited, controls."""
-    every = list(dict.fromkeys(t for listed in targets for t in listed))
-    cells = [circuit.node(target).cell for target in every]
-    attention, logits, moved = [], [], []
-    for start in range(0, len(plans), COPIES):
-        part = plans[start : start + COPIES]
-        deltas = [[_in_stream(up, one, factor) for one in plan] for plan in part]
-        moved += [_moved(up, d) for d in deltas]
-        if scope == "local":
-            edits = [
-                e for copy, plan in enumerate(part) for one in plan for e in one.edits(copy, factor=factor)
-            ]
-            run = run_edited(model, circuit.token_ids, len(part), edits=edits, cells=cells)
-        else:
-            adds = [
-                AddToStream(layer=layer, prompt=copy, positions=positions, value=value)
-                for copy, plan in enumerate(deltas)
-                for one in plan
-                for layer, positions, value in one
-            ]
-            run = run_edited(model, circuit.token_ids, len(part), adds=adds, cells=cells)
-        attention.append(run.cells)
-        logits.append(run.logits)
-    cell, logit = torch.cat(attention), torch.cat(logits)
-    difference, probability = (
-        answer_difference(circuit, logit),
-        torch.softmax(logit, -1)[:, circuit.answer_id],
-    )
-
-    def outcome(copy: int, listed: list[str]) -> Outcome:
-        places = [every.index(t) for t in listed]
-        return Outcome(
-            tuple(cell[copy, places].tolist()),
-            float(difference[copy]),
-            float(probability[copy]),
-            *moved[copy],
-        )
-
-    result = []
-    for i, listed in enumerate(targets):
-        first = 1 + i * (1 + draws)
-        result.append([outcome(0, listed), *(outcome(first + j, listed) for j in range(1 + draws))])
-    return result
+def _edits(up: PromptWrites, one: Removal, scope: Scope, factor: float) -> list[Edit]:
+    return one.edits(factor=factor) if scope == "local" else list(_in_stream(up, one, factor))
 
 
-def answer_difference(circuit: Circuit, logits: Tensor) -> Tensor:
-    """Answer − wrong (or − the mean token) of logits [n, vocabulary]."""
-    if circuit.answer_id is None:
-        raise HeadwiseError("this circuit names no answer: trace the prompt again")
-    against = logits.mean(-1) if circuit.wrong_id is None else logits[:, circuit.wrong_id]
-    return logits[:, circuit.answer_id] - against
-
-
-Delta = tuple[int, list[int], Tensor]
-"""Layer, positions, and what is added to the stream there [positions, d_model]."""
-
-
-def _in_stream(up: PromptWrites, one: Removal, factor: float) -> list[Delta]:
+def _in_stream(up: PromptWrites, one: Removal, factor: float) -> list[AddToStream]:
     """The smallest change of the stream that makes a removal, norms frozen: P_u of the write where there is no RoPE."""
-    made: list[Delta] = []
+    made: list[AddToStream] = []
     head, query, _ = one.cell
     sides: tuple[tuple[Side, Tensor | None], ...] = (("query", one.query), ("key", one.key))
     for side, vectors in sides:
@@ -260,21 +206,17 @@ def _in_stream(up: PromptWrites, one: Removal, factor: float) -> list[Delta]:
         if rotary is not None:
             turned = rotary.at_positions(positions).undo(turned[None, None])[0, 0]
         value = -factor * (turned / scalar[:, None]) @ up.writer(head.layer, side, index).mT
-        made.append((head.layer, positions, value))
+        made.append(AddToStream(layer=head.layer, positions=positions, value=value))
     return made
 
 
-def _moved(up: PromptWrites, deltas: list[list[Delta]]) -> tuple[float, float]:
+def _moved(up: PromptWrites, plan: Sequence[Removal], factor: float) -> tuple[float, float]:
     """Mean norm ratio and cosine of the stream after and before the edits, at the query or over the edited keys."""
     ratios, cosines = [], []
-    for one in deltas:
-        for layer, positions, value in one:
-            before = up.stream.before(layer)[up.prompt, up.span][positions].double()
-            after = before + value
+    for one in plan:
+        for add in _in_stream(up, one, factor):
+            before = up.stream.before(add.layer)[up.prompt, up.span][list(add.positions)].double()
+            after = before + add.value
             ratios.append(float((after.norm(dim=-1) / before.norm(dim=-1)).mean()))
             cosines.append(float(torch.cosine_similarity(after, before, dim=-1).mean()))
-    return (_mean(ratios), _mean(cosines)) if ratios else (1.0, 1.0)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+    return (mean(ratios), mean(cosines)) if ratios else (1.0, 1.0)

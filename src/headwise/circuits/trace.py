@@ -22,7 +22,7 @@ from headwise.tracing.seeds import Readout, Seed, answer_set, last_of, linear_se
 from headwise.tracing.signals import signal_vectors
 from headwise.tracing.tracer import Traced, cell_of, trace_down
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Side
+from headwise.types import AnswerIds, Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -203,7 +203,7 @@ def _start(
             f"(p {float(p[top]):.3f}), {text(target)!r} has p {float(p[target]):.3f}"
         )
     rival = logits.index_fill(0, torch.tensor([target], device=logits.device), -torch.inf).argmax()
-    difference = float(logits[target] - logits[rival if wrong is None else wrong])
+    difference = float(AnswerIds(target, int(rival) if wrong is None else wrong).difference(logits))
     seeds, total = linear_seeds(up, target, wrong)
     if total <= 0:
         against = "the mean token" if wrong is None else repr(text(wrong))

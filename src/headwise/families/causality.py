@@ -18,16 +18,15 @@ import torch
 from torch import Tensor
 
 from headwise.bases.cell import layer_channels
-from headwise.circuits.counterfactual import unused
+from headwise.circuits.counterfactual import outcomes, unused
 from headwise.errors import HeadwiseError
 from headwise.families.incidence import Feature, Incidence
 from headwise.model.edits import AddVectors, Edit
 from headwise.model.stream import split
-from headwise.model.stream_edits import run_edited
 from headwise.randomness import keyed
 from headwise.tracing.signals import component_shares
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Component, Head, Side, Signal
+from headwise.types import AnswerIds, Component, Head, Side, Signal
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -36,8 +35,6 @@ OWN_SHARE = 0.5
 OTHER_SHARE = 0.1
 CONTROLS = 5
 PROMPTS = 40
-COPIES = 26
-"""Copies of a prompt in one forward pass."""
 BOOTSTRAPS = 2000
 
 Place = tuple[Head, Side]
@@ -156,10 +153,10 @@ def grouped(features: Sequence[Feature]) -> dict[Place, list[Signal]]:
     return result
 
 
-def removal_edits(vectors: Mapping[Place, Tensor], copy: int | None = None) -> list[Edit]:
+def removal_edits(vectors: Mapping[Place, Tensor]) -> list[Edit]:
     """Edits that take vectors from every query or key of their heads."""
     return [
-        AddVectors(head=head, side=side, positions=list(range(len(value))), value=-value, prompt=copy)
+        AddVectors(head=head, side=side, positions=list(range(len(value))), value=-value)
         for (head, side), value in vectors.items()
     ]
 
@@ -246,13 +243,9 @@ def _run(model: Model, question: Question, sets: Sequence[_Set]) -> list[np.ndar
         signals = Signals(PromptWrites(split(model, list(question.token_ids)), 0))
         plans: list[dict[Place, Tensor]] = [{}]
         plans += [signals.vectors(variant) for s in sets for variant in s.variants]
-        differences: list[float] = []
-        for start in range(0, len(plans), COPIES):
-            part = plans[start : start + COPIES]
-            edits = [edit for copy, plan in enumerate(part) for edit in removal_edits(plan, copy)]
-            logits = run_edited(model, question.token_ids, len(part), edits=edits).logits
-            wrong = logits.mean(-1) if question.wrong_id is None else logits[:, question.wrong_id]
-            differences += (logits[:, question.answer_id] - wrong).tolist()
+        edits = [removal_edits(plan) for plan in plans]
+        answer = AnswerIds(question.answer_id, question.wrong_id)
+        differences = [one.lead for one in outcomes(model, question.token_ids, edits, answer)]
     lengths = [
         float(torch.stack([v.square().sum() for v in p.values()]).sum().sqrt()) if p else 0.0 for p in plans
     ]

@@ -47,6 +47,12 @@ class AttentionCall:
             value=self.value.repeat_interleave(expand, dim=1),
         )
 
+    def of_prompt(self, prompt: int) -> AttentionCall:
+        """The call of one prompt of the batch alone."""
+        one = slice(prompt, prompt + 1)
+        mask = self.mask if self.mask is None or len(self.mask) == 1 else self.mask[one]
+        return replace(self, query=self.query[one], key=self.key[one], value=self.value[one], mask=mask)
+
     def visible(self, rows: Tensor) -> Tensor:
         """Which columns the given query columns [prompts, n] may read: [prompts, n, columns]."""
         if self.mask is None:

@@ -26,7 +26,7 @@ from headwise.model.batch import (
     resolve_positions,
 )
 from headwise.model.captured import ALL_WANTED, Captured, Wanted, merge
-from headwise.model.edits import Edit, Editor
+from headwise.model.edits import AddToStream, Edit, Editor, VectorEdit
 from headwise.model.forward import Instruments, Pass, forward_all
 from headwise.model.rotary import Rotary
 from headwise.tokens import Prompt
@@ -86,7 +86,11 @@ def _in_parts(
     at: Positions = -1 if isinstance(request.logits, str) else request.logits
     answers = None if no_logits else resolve_positions(at, lengths, "logit")
     for edit in request.edits:
-        model.head(edit.head)
+        if isinstance(edit, VectorEdit):
+            model.head(edit.head)
+        elif isinstance(edit, AddToStream) and not 0 <= edit.layer < model.n_layers:
+            last = model.n_layers - 1
+            raise HeadwiseError(f"layer {edit.layer} does not exist: {model.name} has layers 0 to {last}")
         if edit.prompt is not None and not 0 <= edit.prompt < len(token_ids):
             raise HeadwiseError(f"an edit names prompt {edit.prompt} but there are {len(token_ids)} prompts")
 
@@ -160,7 +164,10 @@ class _Collector:
         if self.editor is not None:
             instruments.edit, instruments.finish = self.editor.edit, self.editor.finish
             if self.batch.is_one_prompt:
-                instruments.shared_below = min((*self.by_layer, *self.editor.by_layer), default=0)
+                instruments.shared_below = min((self.editor.first_layer, *self.by_layer))
+            for layer in self.editor.stream:
+                edit = partial(self.editor.edit_stream, layer)
+                instruments.before.append((self.model.anatomy.layers[layer], edit))
         if self.logits_at is None:
             instruments.stop_at = max(self.by_layer, default=0)
         if self.wanted & {"q_before_rope", "k_before_rope"}:

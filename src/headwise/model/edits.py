@@ -1,15 +1,17 @@
-"""Edits of one query head's queries or keys, as the head multiplies them (after RoPE and QK-norm).
+"""Edits made during a forward pass: of one query head's queries or keys, of the stream, of attention's output.
 
-An edit is a pure function of one prompt's vectors [positions, d_head]. Several edits of the same vectors act in the
-order in which they are given. Under grouped-query attention an edit of a key changes it for the named query head
-only; the neighbours that share the key keep theirs.
+An edit of vectors is a pure function of one prompt's queries or keys [positions, d_head] as the head multiplies them
+(after RoPE and QK-norm). Several edits of the same vectors act in the order in which they are given. Under
+grouped-query attention an edit of a key changes it for the named query head only; the neighbours that share the key
+keep theirs. Where that changes what one head reads, an edit of the stream is seen by everything above.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,8 +23,32 @@ from headwise.types import Head, Side, Subspace
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Edit(ABC):
-    """What every edit says: which head, which side, in which prompt of the batch (None: all of them).
+class Edit:
+    """What every edit says: in which prompt of the batch it is made (None: in all of them)."""
+
+    prompt: int | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AddToStream(Edit):
+    """Add ``value`` [positions, d_model] to the stream before a layer."""
+
+    layer: int
+    positions: Sequence[int]
+    value: Tensor
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChangeOutput(Edit):
+    """Let ``change`` make another output [1, columns, heads, d_head] of every layer's attention from the prompt's own
+    call and output."""
+
+    change: Callable[[AttentionCall, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VectorEdit(Edit, ABC):
+    """An edit of one head's queries or keys.
 
     ``seen_by`` limits an edit of keys to some query positions: every other row of the head still reads the
     unedited keys, so that one cell of the pattern can be tested without touching the rest of the head.
@@ -30,7 +56,6 @@ class Edit(ABC):
 
     head: Head
     side: Side = "key"
-    prompt: int | None = None
     seen_by: int | Sequence[int] | None = None
 
     def __post_init__(self) -> None:
@@ -49,7 +74,7 @@ class Edit(ABC):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SetVectors(Edit):
+class SetVectors(VectorEdit):
     """Replace the vectors at ``positions`` by ``value`` ([d_head] or [positions, d_head])."""
 
     positions: int | Sequence[int]
@@ -62,7 +87,7 @@ class SetVectors(Edit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AddVectors(Edit):
+class AddVectors(VectorEdit):
     """Add ``value`` ([d_head] or [positions, d_head]) to the vectors at ``positions``."""
 
     positions: int | Sequence[int]
@@ -75,7 +100,7 @@ class AddVectors(Edit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SwapWithin(Edit):
+class SwapWithin(VectorEdit):
     """Exchange what two positions hold inside a subspace (all of it where ``subspace`` is None).
 
     ``dose`` 1 is the whole swap, 0 none, 0.5 leaves both with the mean.
@@ -98,7 +123,7 @@ class SwapWithin(Edit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RemoveWithin(Edit):
+class RemoveWithin(VectorEdit):
     """Remove what the vectors at ``positions`` (None: all) hold inside a subspace."""
 
     subspace: Subspace
@@ -130,11 +155,36 @@ class Editor:
 
     def __init__(self, edits: Sequence[Edit], batch: Batch) -> None:
         self.batch = batch
-        self.by_layer: dict[int, list[Edit]] = {}
+        self.by_layer: dict[int, list[VectorEdit]] = {}
+        self.stream: dict[int, list[AddToStream]] = {}
+        self.outputs: list[ChangeOutput] = []
         for edit in edits:
-            self.by_layer.setdefault(edit.head.layer, []).append(edit)
+            if isinstance(edit, VectorEdit):
+                self.by_layer.setdefault(edit.head.layer, []).append(edit)
+            elif isinstance(edit, AddToStream):
+                self.stream.setdefault(edit.layer, []).append(edit)
+            elif isinstance(edit, ChangeOutput):
+                self.outputs.append(edit)
+            else:
+                raise HeadwiseError(f"{type(edit).__name__} is not an edit that a forward pass can make")
         # keys that only some rows of a head see: layer -> (prompt, head, row) -> keys of the prompt
         self._private: dict[int, dict[tuple[int, int, int], Tensor]] = {}
+
+    @property
+    def first_layer(self) -> int:
+        """No edit is made below this layer."""
+        return 0 if self.outputs else min((*self.by_layer, *self.stream), default=0)
+
+    def edit_stream(self, layer: int, _module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """Edit the stream before a layer (a hook of the layer's module)."""
+        hidden = (args[0] if args else kwargs["hidden_states"]).clone()
+        for add in self.stream[layer]:
+            for prompt in range(len(self.batch)) if add.prompt is None else (add.prompt,):
+                length = int(self.batch.lengths[prompt])
+                at = resolve_positions(list(add.positions), [length], "stream")[0]
+                columns = [position + int(self.batch.starts[prompt]) for position in at]
+                hidden[prompt, columns] += add.value.to(hidden)
+        return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": hidden})
 
     def edit(self, call: AttentionCall) -> AttentionCall:
         """Edit a layer's queries and keys before anybody reads them."""
@@ -180,23 +230,24 @@ class Editor:
 
     def finish(self, call: AttentionCall, output: Tensor) -> Tensor:
         """Replace the outputs of rows that read private keys."""
-        private = self._private.pop(call.layer, None)
-        if not private:
-            return output
-        output = output.clone()
+        private = self._private.pop(call.layer, {})
+        output = output.clone() if private else output
         for (prompt, head, row), keys in private.items():
             span, column = self.batch.span(prompt), self.batch.column(prompt, row)
             rows = torch.tensor([[column]], device=output.device)
-            mask = call.mask if call.mask is None or len(call.mask) == 1 else call.mask[prompt : prompt + 1]
-            one = replace(call, mask=mask)
-            visible = one.visible(rows)[0, :, span]
+            visible = call.of_prompt(prompt).visible(rows)[0, :, span]
             scores = raw_scores(call.query[prompt, head, column][None], keys, call.scale, call.cap)
             value = call.value[prompt, head // (call.query.shape[1] // call.value.shape[1]), span]
             output[prompt, column, head] = (pattern_rows(scores, visible).to(value.dtype) @ value)[0]
+        for edit in self.outputs:
+            output = output.clone()
+            for prompt in range(len(self.batch)) if edit.prompt is None else (edit.prompt,):
+                one = slice(prompt, prompt + 1)
+                output[one] = edit.change(call.of_prompt(prompt), output[one])
         return output
 
 
-def _edit_private(private: dict[tuple[int, int, int], Tensor], prompt: int, edit: Edit) -> None:
+def _edit_private(private: dict[tuple[int, int, int], Tensor], prompt: int, edit: VectorEdit) -> None:
     """An edit of keys that every row sees also acts on the private copies made before it."""
     for place, keys in private.items():
         if place[:2] == (prompt, edit.head.index):

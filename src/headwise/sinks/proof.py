@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from headwise.bases.cell import Channels, layer_channels
-from headwise.circuits.counterfactual import Known, Removal, edited_attention, removal, unused
+from headwise.circuits.counterfactual import Case, Removal, Trial, edited_attention, mean
 from headwise.intervals import mean_interval
-from headwise.model.edits import Edit
+from headwise.model.edits import Edit, VectorEdit
 from headwise.model.rotary import Rotary
 from headwise.model.stream import split
 from headwise.randomness import keyed
 from headwise.sinks.find import MAX_TOKENS, Parking, on_sinks
-from headwise.sinks.signals import SIDES, Parked, head_space
+from headwise.sinks.signals import Parked, head_space
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Head, Side
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # --- one by one ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Freed:
     """One firing without the control signals of one side."""
 
@@ -73,45 +73,48 @@ def free_one_by_one(
         firings = [one for one in traced if one.prompt == prompt]
         with torch.no_grad():
             up = PromptWrites(split(model, parking.token_ids[prompt]), 0)
-            cases: list[tuple[Parked, Side]] = [
-                (one, side) for one in firings for side in SIDES if side in one.read
+            trials = [
+                Trial.of(up, one.cell, one.signals, draws=draws, seed=seed, together=False) for one in firings
             ]
-            removals = []
-            for one, side in cases:
-                signals = one.signals[side].signals
-                generator = keyed(seed, "unused", prompt, str(one.head), side)
-                known: Known = {}
-                removals.append(removal(up, one.cell, signals, known))
-                removals += [
-                    removal(up, one.cell, unused(signals, model.d_head, generator), known)
-                    for _ in range(draws)
-                ]
-            edited = edited_attention(model, parking.token_ids[prompt], removals)
-            for i, (one, side) in enumerate(cases):
-                at = i * (1 + draws)
-                before = Removal(one.cell).row(up)
-                after = removals[at].row(up)
-                change = after - before
-                s = one.cell.key
-                rest = before.clone()
-                rest[s] = -1.0
-                follower, gainer = int(rest.argmax()), int(change.argmax())
-                made.append(
-                    Freed(prompt, one.cell, side, len(one.signals[side]), float(before[s]),
-                          float(after[s]), edited[at], sum(edited[at + 1 : at + 1 + draws]) / max(1, draws),
-                          follower, float(change[follower]), gainer, float(change[gainer]),
-                          float(change[one.cell.query]))
-                )  # fmt: skip
+            removals = [one for trial in trials for one in trial.removals]
+            edited = iter(edited_attention(model, parking.token_ids[prompt], removals))
+            for trial in trials:
+                for case in trial.cases:
+                    seen = [next(edited) for _ in range(1 + len(case.controls))]
+                    made.append(_freed(up, prompt, case, seen[0], mean(seen[1:])))
         if progress is not None:
             progress(1)
     return made
+
+
+def _freed(up: PromptWrites, prompt: int, case: Case, edited: float, control: float) -> Freed:
+    cell = case.removal.cell
+    before, after = Removal(cell).row(up), case.removal.row(up)
+    change, rest = after - before, before.clone()
+    rest[cell.key] = -1.0
+    follower, gainer = int(rest.argmax()), int(change.argmax())
+    return Freed(
+        prompt=prompt,
+        cell=cell,
+        side="query" if case.sides == "query" else "key",
+        removed=case.removed,
+        attention=float(before[cell.key]),
+        predicted=float(after[cell.key]),
+        edited=edited,
+        control=control,
+        next_key=follower,
+        next_gain=float(change[follower]),
+        gainer=gainer,
+        gain=float(change[gainer]),
+        own_gain=float(change[cell.query]),
+    )
 
 
 # --- all at once -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ProjectOut(Edit):
+class ProjectOut(VectorEdit):
     """Take a direction of the stream out of what a head reads: v_t ← v_t − left_t ⟨right_t, v_t⟩ at every position.
 
     ``left`` and ``right`` [positions, d_head] are the direction as the head reads it and the functional that measures

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from headwise.circuits.counterfactual import Known, Removal, removal, unused
+from headwise.circuits.counterfactual import Outcome, Trial, outcomes
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.subspaces import random_subspaces
-from headwise.model.edits import Edit, RemoveWithin, SwapWithin
-from headwise.randomness import seeded
+from headwise.model.edits import RemoveWithin, SwapWithin, VectorEdit
+from headwise.randomness import keyed
 from headwise.tracing.integrate import attention as softmax_row
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Side, Signal, Subspace
+from headwise.types import Cell, Subspace
 from headwise.why.question import Answer
 from headwise.why.who import Who, mean_and_spread
 
 AGREE = 1e-4
 """Prediction and observation count as equal up to this attention."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the model does in one state: attention of the cell, probability and lead of the answer."""
-
-    attention: float
-    probability: float
-    lead: float
 
 
 @dataclass(frozen=True)
@@ -146,57 +135,43 @@ def prove(
     draws: int = 20,
     seed: int = 0,
 ) -> Proof:
-    """Run every removal and its controls as copies of the prompt in one edited forward pass."""
-    generator = seeded(seed)
-    model = up.stream.model
-    cases: dict[str, dict[Side, list[Signal]]] = {
-        side: {side: found.signals} for side, found in who.signals.items() if found.resolved
-    }
-    if len(cases) == 2:
-        cases["both"] = {side: found.signals for side, found in who.signals.items()}
-    known: Known = {}
-    removals: list[Removal] = [removal(up, cell, chain(*case.values()), known) for case in cases.values()]
-    main = list(cases.values())[-1] if cases else {}
-    controls = [
-        removal(up, cell, chain(*[unused(m, model.d_head, generator) for m in main.values()]), known)
-        for _ in range(draws if main else 0)
-    ]
-    plans: list[list[Edit]] = [[], *(one.edits() for one in (*removals, *controls))]
+    """Run every removal and its controls as copies of the prompt in edited forward passes."""
+    trial = Trial.of(up, cell, who.signals, draws=draws, seed=seed)
     feature_plans = [
         (feature, kind, edit) for feature in features for kind, edit in _feature_edits(cell, feature, rival)
     ]
-    plans += [[edit] for _, _, edit in feature_plans]
-    outcomes = _run(up, cell, answer, plans)
-
+    plans = [[], *(one.edits() for one in trial.removals), *([edit] for _, _, edit in feature_plans)]
+    token_ids = up.stream.token_ids[up.prompt]
+    before, *seen = outcomes(up.stream.model, token_ids, plans, answer, [cell])
     tests = []
-    for i, (name, case) in enumerate(cases.items()):
-        last = i == len(cases) - 1
-        seen = outcomes[1 + i]
-        drawn = tuple(outcomes[1 + len(cases) :][: len(controls)]) if last else ()
-        percentile = _percentile(seen.attention, [c.attention for c in drawn]) if drawn else None
-        count = sum(map(len, case.values()))
-        tests.append(RemovalTest(name, count, removals[i].predicted(up), seen, drawn, percentile))
+    for case in trial.cases:
+        observed, *drawn = seen[: 1 + len(case.controls)]
+        seen = seen[1 + len(case.controls) :]
+        left = [control.attention for control in drawn]
+        percentile = _percentile(observed.attention, left) if drawn else None
+        predicted = case.removal.predicted(up)
+        tests.append(RemovalTest(case.sides, case.removed, predicted, observed, tuple(drawn), percentile))
     feature_tests = []
-    start = 1 + len(removals) + len(controls)
-    for (feature, kind, edit), seen in zip(feature_plans, outcomes[start:], strict=True):
+    for (feature, kind, edit), observed in zip(feature_plans, seen, strict=True):
         predicted = _edited_cell(up, cell, edit)
         rank = feature.query.rank if kind == "ablation" else feature.key.rank
+        generator = keyed(seed, "subspaces", feature.name, kind)
         drawn = [
             _edited_cell(up, cell, dict(_feature_edits(cell, feature, rival, within=Subspace(basis)))[kind])
-            for basis in random_subspaces(model.d_head, rank, max(draws, 100), generator=generator)
+            for basis in random_subspaces(up.stream.model.d_head, rank, max(draws, 100), generator=generator)
         ]
         feature_tests.append(
-            FeatureTest(feature.name, kind, predicted, seen, tuple(drawn), _percentile(predicted, drawn))
+            FeatureTest(feature.name, kind, predicted, observed, tuple(drawn), _percentile(predicted, drawn))
         )
-    return Proof(outcomes[0], tuple(tests), tuple(feature_tests))
+    return Proof(before, tuple(tests), tuple(feature_tests))
 
 
 def _feature_edits(
     cell: Cell, feature: BankFeature, rival: int | None, within: Subspace | None = None
-) -> list[tuple[str, Edit]]:
+) -> list[tuple[str, VectorEdit]]:
     """Remove the feature from the query; swap it between the key and the strongest rival."""
     query, key = within or feature.query, within or feature.key
-    made: list[tuple[str, Edit]] = [
+    made: list[tuple[str, VectorEdit]] = [
         ("ablation", RemoveWithin(head=cell.head, side="query", subspace=query, positions=cell.query))
     ]
     if rival is not None:
@@ -209,28 +184,7 @@ def _feature_edits(
     return made
 
 
-def _run(up: PromptWrites, cell: Cell, answer: Answer, plans: list[list[Edit]]) -> list[Outcome]:
-    token_ids = up.stream.token_ids[up.prompt]
-    edits = [replace(edit, prompt=copy) for copy, plan in enumerate(plans) for edit in plan]
-    got = up.stream.model.edit(
-        [token_ids] * len(plans),
-        edits,
-        heads=[cell.head],
-        queries=cell.query,
-        keys=cell.key,
-        batch_size=len(plans),
-        max_tokens=max(8192, 4 * len(token_ids)),
-    )
-    logits = got.logits[:, 0].double()
-    probability = torch.softmax(logits, -1)[:, answer.token]
-    lead = logits[:, answer.token] - logits[:, answer.wrong]
-    seen = got.pattern[:, 0, 0, 0]
-    return [
-        Outcome(*row) for row in zip(seen.double().tolist(), probability.tolist(), lead.tolist(), strict=True)
-    ]
-
-
-def _edited_cell(up: PromptWrites, cell: Cell, edit: Edit) -> float:
+def _edited_cell(up: PromptWrites, cell: Cell, edit: VectorEdit) -> float:
     """The cell's attention after an edit of its query or of the keys its row sees, by the algebra alone."""
     (head, d, s), layer = cell, cell.head.layer
     q: Tensor = up.q[layer, head.index].double()

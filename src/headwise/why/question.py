@@ -13,7 +13,7 @@ from headwise.errors import HeadwiseError
 from headwise.tokens import answer_token, one_cell, one_position, shown_after
 from headwise.tracing.seeds import answer_shares
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Head
+from headwise.types import AnswerIds, Cell, Head
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 RUNNERS_UP = 4
 
 
-@dataclass(frozen=True)
-class Answer:
+@dataclass(frozen=True, kw_only=True)
+class Answer(AnswerIds):
     """What the model says after the prompt, and the token it is compared with."""
 
-    token: int
+    wrong: int  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
     text: str
-    wrong: int
     wrong_text: str
     probability: float
     lead: float
@@ -75,15 +74,16 @@ def find_answer(
     other = named(wrong, "wrong") if wrong is not None else order[1] if token == order[0] else order[0]
     if token == other:
         raise HeadwiseError(f"answer and wrong are both {text(token)!r}: name two different tokens")
+    ids = AnswerIds(token, other)
     return Answer(
-        token,
-        text(token),
-        other,
-        text(other),
-        float(torch.softmax(logits.double(), -1)[token]),
-        float(logits[token] - logits[other]),
-        text(order[0]),
-        wrong is not None,
+        token=token,
+        text=text(token),
+        wrong=other,
+        wrong_text=text(other),
+        probability=float(ids.likelihood(logits.double())),
+        lead=float(ids.difference(logits)),
+        predicted=text(order[0]),
+        compared=wrong is not None,
     )
 
 

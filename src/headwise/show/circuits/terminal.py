@@ -73,7 +73,7 @@ def effects_table(effects: Sequence[Effect], faithful: Faithfulness | None) -> R
                 f"{e.logit_change:+.3f}",
                 f"±{e.control_logit_change:.3f}",
                 f"{e.clean.probability:.3f} → {e.edited.probability:.3f}",
-                f"{e.edited.norm_ratio:.3f}, cos {e.edited.cosine:.3f}",
+                f"{e.norm_ratio:.3f}, cos {e.cosine:.3f}",
             )
             for e in effects
         ]
