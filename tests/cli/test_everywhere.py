@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from headwise.cli.main import VERBS, main, overview
-from headwise.model.progress import Progress, is_quiet
+from headwise.progress import Working, is_quiet
 
 
 def commands() -> list[list[str]]:
@@ -95,14 +95,14 @@ def _verb(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, list[str]]]:
     import sys
     import types
 
-    from headwise.cli.bars import stage_bars, timed_bar
+    from headwise.cli.progress import stage_bars, timed_bar
 
     heard: list[tuple[bool, list[str]]] = []
 
     def verb(args: list[str], **_: object) -> None:
         heard.append((is_quiet(), args))
-        monkeypatch.setattr(Progress, "_PATIENCE", -1.0)
-        with Progress("working") as progress:
+        monkeypatch.setattr(Working, "_PATIENCE", -1.0)
+        with Working("working") as progress:
             progress.stage("at it")
         with stage_bars() as bar:
             bar("stage", 1, 3)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import nullcontext
 
 import pytest
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from headwise.cli.bars import stage_bars, timed_bar
 from headwise.cli.main import main
+from headwise.cli.progress import live_bar, stage_bars, timed_bar
 from headwise.errors import HeadwiseError
-from headwise.model.progress import Progress
+from headwise.progress import Working, drawn_by
 from headwise.show.kit.terminal import PlainConsole, attention_table, console
 
 NASTY = "\x1b]0;owned\x9c\x9b31m[/x][link=https://a.b]:smile: \u202eabc"
@@ -55,15 +56,17 @@ def test_colours_still_reach_a_terminal() -> None:
 def test_stages_and_titles_are_data(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
     err = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", err)
-    monkeypatch.setattr(Progress, "_PATIENCE", -1.0)
+    monkeypatch.setattr(Working, "_PATIENCE", -1.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     for bars in (stage_bars, timed_bar):
         with bars() as told:
             told(NASTY, 1, 2)
             told(NASTY, 2, 2)
-    with Progress(NASTY) as progress:
-        progress.stage(NASTY, 0.5)
+    # As a Python caller hears it, and as the command line draws it.
+    for drawn in (nullcontext(), drawn_by(live_bar)):
+        with drawn, Working(NASTY) as progress:
+            progress.stage(NASTY, 0.5)
     assert "\\x1b]0;owned" in err.getvalue()
     assert "\x1b]0;" not in err.getvalue() and "\x9c" not in err.getvalue() and "\x9b" not in err.getvalue()
 

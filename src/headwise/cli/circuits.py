@@ -35,9 +35,9 @@ def circuits(
 
     The run folder holds manifest.json, schema.json and the tables prompts, edges and firings as parquet.
     """
-    from headwise.cli.bars import timed_bar
+    from headwise.cli.progress import timed_bar
     from headwise.model.loading.load import load
-    from headwise.model.progress import is_quiet
+    from headwise.progress import is_quiet
     from headwise.scale.disk import size_text
     from headwise.survey.collect import estimated_bytes, trace_many
     from headwise.survey.summary import run_summary

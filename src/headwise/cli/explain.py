@@ -76,11 +76,11 @@ def explain(
         refuse_unwritable(html)
 
     from headwise.model.loading.load import load
-    from headwise.model.progress import Progress
+    from headwise.progress import Working
     from headwise.tokens import chat_prompt
     from headwise.why.explain import explain as explain_prompt
 
-    with Progress("explaining") as progress:
+    with Working("explaining") as progress:
         progress.stage("loading the model")
         loaded = load(model)
         given = chat_prompt(loaded.tokenizer, text) if chat else text

@@ -54,7 +54,7 @@ def families(
     place = runs[0] / "families" if out is None else out
     options.refuse_foreign_folder(place)
     from headwise.families.study import check_model, find_families
-    from headwise.model.progress import Progress
+    from headwise.progress import Working
     from headwise.survey.records import CircuitRun
 
     run = CircuitRun.load(*runs)
@@ -70,7 +70,7 @@ def families(
             refuse_remote(run.config["model"])
         loaded = load(model or run.config["model"], dtype=run.config.get("dtype") or "float32")
         check_model(run, loaded)
-    with Progress("finding families") as progress:
+    with Working("finding families") as progress:
         found = find_families(
             run, out=place, distance=distance, by=by, model=loaded, sample=sample, seed=seed,
             progress=lambda stage, done, total: progress.stage(stage, done / max(1, total)),

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from headwise.cli import options as words
-from headwise.cli.bars import stage_bars
 from headwise.cli.outputs import finish, report_in
+from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 from headwise.strings import whole_number
 

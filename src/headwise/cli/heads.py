@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options
-from headwise.cli.bars import stage_bars
 from headwise.cli.features import task_options
 from headwise.cli.outputs import finish
+from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 
 app = new_app("Rank every head of the model on a task in one pass.")

@@ -47,7 +47,7 @@ def intervene(
     from headwise.circuits.interventions import choose_edges
     from headwise.circuits.interventions import intervene as run
     from headwise.model.loading.load import load
-    from headwise.model.progress import Progress
+    from headwise.progress import Working
     from headwise.show.circuits.terminal import effects_table
 
     Circuit.load(circuit)  # a damaged file should not wait for the model
@@ -56,7 +56,7 @@ def intervene(
     chosen = choose_edges(read, edges, top)
     sets = [[edge] for edge in chosen] + ([chosen] if len(chosen) > 1 else [])
     effects = []
-    with Progress("intervening") as progress:
+    with Working("intervening") as progress:
         for number, one in enumerate(sets):
             progress.stage(f"set {number + 1} of {len(sets)}", number / len(sets))
             effects += run(loaded, read, [one], scope=scope, action=action, draws=draws, seed=seed)

@@ -115,10 +115,11 @@ def _start_again(variables: Mapping[str, str]) -> None:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    from headwise.model.progress import silenced
+    from headwise.cli.progress import live_bar
+    from headwise.progress import drawn_by, silenced
 
     arguments, quiet = _without_quiet(arguments)
-    with silenced(quiet):
+    with silenced(quiet), drawn_by(live_bar):
         return _run_verb(arguments)
 
 

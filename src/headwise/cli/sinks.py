@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options
-from headwise.cli.bars import stage_bars
 from headwise.cli.outputs import finish, report_in
+from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 

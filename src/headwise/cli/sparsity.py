@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options
-from headwise.cli.bars import stage_bars
 from headwise.cli.outputs import finish, report_in
+from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 
 app = new_app("Split the attention that a task's circuits use over channels, beside rotated directions.")

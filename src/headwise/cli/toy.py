@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +10,7 @@ import typer
 
 from headwise.cli import options
 from headwise.cli.outputs import print_json, report_in
+from headwise.cli.progress import noted_bars
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 from headwise.strings import counted
@@ -24,24 +23,6 @@ def toy(context: typer.Context) -> None:
     """Controlled worlds with known answers."""
     if context.invoked_subcommand is None:
         print(context.get_help())
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """A progress bar on stderr, so that stdout holds results alone."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from headwise.model.progress import is_quiet
-    from headwise.show.kit.terminal import console
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console(stderr=True), transient=True, disable=is_quiet()) as bar:
-        yield bar
 
 
 def _finish(document: dict[str, Any], as_json: bool, out: Path | None, lines: list[str]) -> None:
@@ -108,7 +89,7 @@ def payload(
     plan = {"fast": FAST, "paper": PAPER}[schedule]
     plan = plan if steps is None else replace(plan, max_steps=steps)
     effort = Effort.for_head(d_head) if samples is None else Effort(samples, samples, samples)
-    with _progress() as bar:
+    with noted_bars() as bar:
         task = bar.add_task(f"training {counted(len(setup.cells), 'cell')}", total=plan.max_steps, note="")
         measure = bar.add_task("measuring", total=len(setup.cells), note="", visible=False)
 
@@ -173,7 +154,7 @@ def alignment(
     began = time.perf_counter()
     setups = world.sweep(sweep, seeds, seed) if sweep else world.case(case, seeds, seed)
     total = world.STEPS["pair" if sweep else case] if steps is None else steps
-    with opened(out, "toy alignment", world.config(setups, total)) as folder, _progress() as bar:
+    with opened(out, "toy alignment", world.config(setups, total)) as folder, noted_bars() as bar:
         task = bar.add_task(f"training {counted(len(setups), 'variant')}", total=total, note="")
 
         def on_check(step: int, recon: float, attention: float) -> None:
@@ -254,7 +235,7 @@ def training(
     with (
         tempfile.TemporaryDirectory() as scratch,
         RunFolder(out or scratch, "toy training", asked) as folder,
-        _progress() as bar,
+        noted_bars() as bar,
     ):
         losses: list[list[float]] = []
         series: list[Any] = list(checkpoints or ())

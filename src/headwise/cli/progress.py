@@ -1,19 +1,60 @@
-"""Progress bars on stderr for commands with several stages: live on a terminal, one line a stage in a log."""
+"""All progress that is drawn: bars on stderr, live on a terminal, a few plain lines in a log."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager as Context
 from contextlib import contextmanager
+from typing import Any
 
-from headwise.model.progress import is_quiet
+from headwise.progress import Show, is_quiet
 from headwise.strings import counted, printable
+
+
+def live_bar(title: str) -> Context[Show] | None:
+    """A bar for :class:`headwise.progress.Working`; None where stderr is no terminal."""
+    return _live_bar(title) if sys.stderr.isatty() else None
+
+
+@contextmanager
+def _live_bar(title: str) -> Iterator[Show]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[stage]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=1.0, stage="")
+        yield lambda stage, done: bar.update(task, completed=done, stage=stage)
+
+
+@contextmanager
+def noted_bars() -> Iterator[Any]:
+    """Bars with a note each, for work whose numbers are worth watching."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from headwise.show.kit.terminal import console
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console(stderr=True), transient=True, disable=is_quiet()) as bar:
+        yield bar
 
 
 @contextmanager
 def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """A function of (stage, done, total) that draws one bar a stage."""
+    """A function of (stage, done, total) that draws one bar per stage."""
     if is_quiet() or not sys.stderr.isatty():
         told: set[str] = set()
 
@@ -106,8 +147,12 @@ def timed_bar(every: float = 30.0) -> Iterator[Callable[[str, int, int], None]]:
 
     rest = TextColumn("{task.fields[left]} left")
     columns = (
-        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), rest
-    )  # fmt: skip
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        rest,
+    )
     with Progress(*columns, console=console(stderr=True)) as bars:
         task = bars.add_task("", total=None, left="measuring")
 
