@@ -6,9 +6,35 @@ line prints it without a traceback and exits with code 2; in Python it is an ord
 
 from __future__ import annotations
 
+import re
+
+LONGEST_WORD, LONGEST = 200, 500
+"""Characters of a word, and of a whole message: what was given may be a file in one line."""
+_LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
+
 
 class HeadwiseError(Exception):
-    """Something the user gave cannot be used; the message is one line that says what to do."""
+    """Something the user gave cannot be used; the message is one line that says what to do.
+
+    >>> len(str(HeadwiseError(f"there is no {'9' * 5000}: give another")))
+    224
+    """
+
+    def __init__(self, message: str, *others: object) -> None:
+        super().__init__(_bounded(message), *others)
+
+
+def _bounded(message: str) -> str:
+    """The message with what is too long for a line cut in its middle: the end says what to do."""
+    return cut(_LONG_WORD.sub(lambda found: cut(found[0], LONGEST_WORD), message), LONGEST)
+
+
+def cut(text: str, limit: int) -> str:
+    """Text of at most so many characters, without its middle where it is longer."""
+    if len(text) <= limit:
+        return text
+    half = (limit - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
 
 
 class NeedsSetting(HeadwiseError):

@@ -12,6 +12,7 @@ import hashlib
 import torch
 
 from headwise.errors import HeadwiseError
+from headwise.strings import in_short, whole
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -22,9 +23,11 @@ def seeded(seed: int) -> torch.Generator:
     ...
     headwise.errors.HeadwiseError: seed 18446744073709551616 is out of range: give one from 0 to 18446744073709551615
     """
-    if not -(2**63) <= seed < 2**64:
-        raise HeadwiseError(f"seed {seed} is out of range: give one from 0 to {2**64 - 1}")
-    return torch.Generator().manual_seed(seed)
+    number = whole(seed)
+    if number is None or not -(2**63) <= number < 2**64:
+        problem = "not a whole number" if number is None else "out of range"
+        raise HeadwiseError(f"seed {in_short(seed)} is {problem}: give one from 0 to {2**64 - 1}")
+    return torch.Generator().manual_seed(number)
 
 
 def keyed(seed: int, *labels: object) -> torch.Generator:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, cut
 
 # C0 without tab and line feed, DEL and C1, marks that reorder text, line separators, and lone surrogates.
 _CONTROL = re.compile(
@@ -43,10 +43,7 @@ def shortened(text: str, limit: int = 60) -> str:
     >>> shortened("a" * 10 + "b" * 200, 21)
     'aaaaaaaaaa…bbbbbbbbbb'
     """
-    if len(text) <= limit:
-        return text
-    half = (limit - 1) // 2
-    return f"{text[:half]}…{text[-half:]}"
+    return cut(text, limit)
 
 
 def in_short(value: Any) -> str:

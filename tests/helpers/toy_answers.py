@@ -33,6 +33,19 @@ def answer_lines(count: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def labelled_lines() -> list[dict[str, Any]]:
+    """The same sentences as a file of labelled prompts."""
+    lines: list[dict[str, Any]] = []
+    for number, one in enumerate(answer_lines(10)):
+        words = one["prompt"].split(" ")
+        words[1], words[3] = f"[[right:{words[1]}]]", f"[[wrong:{words[3]}]]"
+        groups = {"number": str(number)}
+        lines.append(
+            {"prompt": " ".join(words), "positive": ["right"], "negative": ["wrong"], "groups": groups}
+        )
+    return lines
+
+
 def write_lines(path: Path, lines: list[Any]) -> Path:
     path.write_text("\n".join(x if isinstance(x, str) else json.dumps(x) for x in lines) + "\n")
     return path

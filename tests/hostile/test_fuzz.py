@@ -16,7 +16,7 @@ import tiny_gguf
 from fuzzing import damaged, ends_well, mutated, texts, tried, values
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_answers import answer_lines, small_model
+from toy_answers import answer_lines, labelled_lines, small_model
 
 import headwise
 from headwise.toy.small_lm import DATA
@@ -62,8 +62,10 @@ def things() -> st.SearchStrategy[Any]:
     )
 
 
-@tried(0.15)
-@given(st.sampled_from(["prompt", "head", "query", "key", "answer", "wrong"]), things())
+@tried(0.10)
+@given(
+    st.sampled_from(["prompt", "head", "query", "key", "answer", "wrong", "tau", "draws", "seed"]), things()
+)
 def test_explanations_asked_for_with_anything(name: str, thing: Any) -> None:
     asked: dict[str, Any] = {
         "prompt": PROMPT["prompt"], "head": "L0H0", "query": -1, "key": 1, "answer": PROMPT["answer"], "draws": 2
@@ -75,8 +77,8 @@ def test_explanations_asked_for_with_anything(name: str, thing: Any) -> None:
         finite(found.to_json())
 
 
-@tried(0.1)
-@given(st.sampled_from(["prompt", "heads", "queries", "want"]), things())
+@tried(0.07)
+@given(st.sampled_from(["prompt", "heads", "queries", "keys", "want", "logits"]), things())
 def test_captures_asked_for_with_anything(name: str, thing: Any) -> None:
     asked: dict[str, Any] = {
         "prompt": PROMPT["prompt"],
@@ -89,8 +91,8 @@ def test_captures_asked_for_with_anything(name: str, thing: Any) -> None:
     ends_well("capture, from Python", lambda: small_model().capture(prompt, **asked))
 
 
-@tried(0.05)
-@given(st.sampled_from(["prompt", "answer", "wrong", "mode", "tau"]), things())
+@tried(0.03)
+@given(st.sampled_from(["prompt", "answer", "wrong", "mode", "rule", "tau", "top_k", "top_p"]), things())
 def test_traces_asked_for_with_anything(name: str, thing: Any) -> None:
     asked: dict[str, Any] = {"prompt": PROMPT["prompt"], "answer": PROMPT["answer"], "wrong": PROMPT["wrong"]}
     asked[name] = thing
@@ -111,7 +113,7 @@ def file_of_lines(good: list[Any]) -> st.SearchStrategy[str]:
     return st.builds(jsonl, st.lists(one, max_size=6).map(lambda some: [*good, *some]), ending)
 
 
-@tried(0.15)
+@tried(0.10)
 @given(file_of_lines(answer_lines(3)))
 def test_files_of_answers(text: str) -> None:
     from headwise.tasks.answers.make import make_answers
@@ -120,22 +122,10 @@ def test_files_of_answers(text: str) -> None:
     ends_well("answers.jsonl", lambda: make_answers(str(path), small_model().tokenizer))
 
 
-def labelled_lines() -> list[Any]:
-    lines = []
-    for number, one in enumerate(answer_lines(10)):
-        words = one["prompt"].split(" ")
-        words[1], words[3] = f"[[right:{words[1]}]]", f"[[wrong:{words[3]}]]"
-        groups = {"number": str(number)}
-        lines.append(
-            {"prompt": " ".join(words), "positive": ["right"], "negative": ["wrong"], "groups": groups}
-        )
-    return lines
-
-
-@tried(0.1)
+@tried(0.06)
 @given(file_of_lines(labelled_lines()))
 def test_files_of_labelled_prompts(text: str) -> None:
-    from headwise.tasks import make_task
+    from headwise.tasks.labelled.make import make_task
 
     path = written("labelled.jsonl", text)
     ends_well("labelled.jsonl", lambda: make_task(str(path), small_model().tokenizer))
@@ -152,7 +142,7 @@ def circuit_record() -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-@tried(0.15)
+@tried(0.10)
 @given(st.deferred(lambda: mutated(circuit_record())))
 def test_circuit_files(record: Any) -> None:
     path = written("circuit.json", json.dumps(record))
@@ -163,7 +153,7 @@ def test_circuit_files(record: Any) -> None:
         assert headwise.Circuit.load(again, model=small_model()) == circuit
 
 
-@tried(0.05)
+@tried(0.03)
 @given(st.deferred(lambda: damaged((scratch() / "good.json").read_bytes() if circuit_record() else b"")))
 def test_damaged_circuit_files(data: bytes) -> None:
     path = written("circuit.json", data)
@@ -188,13 +178,13 @@ def load_of(change: Callable[[Path], None]) -> Any:
     return ends_well("model folders", lambda: headwise.load(place))
 
 
-@tried(0.06)
+@tried(0.05)
 @given(st.deferred(lambda: mutated(json.loads((folder() / "config.json").read_text()))))
 def test_model_configs(config: Any) -> None:
     load_of(lambda place: written(str(place / "config.json"), json.dumps(config)) and None)
 
 
-@tried(0.04)
+@tried(0.02)
 @given(st.deferred(lambda: damaged((folder() / "model.safetensors").read_bytes(), head=2000)))
 def test_model_weights(data: bytes) -> None:
     load_of(lambda place: written(str(place / "model.safetensors"), data) and None)
@@ -211,7 +201,7 @@ def gguf_bytes() -> bytes:
     return tiny_gguf.write(tiny_gguf.tiny_model("llama"), scratch() / "good.gguf").read_bytes()
 
 
-@tried(0.03)
+@tried(0.02)
 @given(st.deferred(lambda: damaged(gguf_bytes(), head=3000)))
 def test_gguf_files(data: bytes) -> None:
     path = written("damaged.gguf", data)

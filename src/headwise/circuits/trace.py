@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, overload
 import torch
 from torch import Tensor
 
+from headwise.arguments import share
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
 from headwise.circuits.counterfactual import edited_attention, removal
 from headwise.errors import HeadwiseError
 from headwise.model.batch import by_length
 from headwise.model.stream import split
+from headwise.strings import in_short
 from headwise.tokens import Prompt, answer_token, is_one, shown, shown_after
 from headwise.tracing.integrate import Rule
 from headwise.tracing.search import Rules, SideSignals
@@ -36,11 +38,10 @@ def rules_for(
     mode: str, tau: float | None, rule: str | None, sides: tuple[Side, ...] = ("query", "key")
 ) -> Rules:
     if mode not in ("exact", "published"):
-        raise HeadwiseError(f"mode {mode!r} is not a mode: write 'exact' or 'published'")
-    if tau is not None and not 0 < tau <= 1:
-        raise HeadwiseError(f"tau={tau} is not an attention: give a number above 0 and up to 1")
+        raise HeadwiseError(f"mode {in_short(mode)} is not a mode: write 'exact' or 'published'")
+    tau = None if tau is None else share(tau, "tau")
     if rule not in (None, "gauss", "trapezoid"):
-        raise HeadwiseError(f"rule {rule!r} is not a quadrature rule: write 'gauss' or 'trapezoid'")
+        raise HeadwiseError(f"rule {in_short(rule)} is not a quadrature rule: write 'gauss' or 'trapezoid'")
     base = Rules.published() if mode == "published" else Rules()
     chosen: Rule = base.rule if rule is None else "gauss" if rule == "gauss" else "trapezoid"
     return replace(base, tau=tau, sides=sides, rule=chosen)

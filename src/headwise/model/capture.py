@@ -29,6 +29,7 @@ from headwise.model.captured import ALL_WANTED, Captured, Wanted, merge
 from headwise.model.edits import AddToStream, Edit, Editor, VectorEdit
 from headwise.model.forward import Instruments, Pass, forward_all
 from headwise.model.rotary import Rotary
+from headwise.strings import in_short
 from headwise.tokens import Prompt
 from headwise.types import Head, HeadLike, head_list
 
@@ -114,12 +115,13 @@ def _in_parts(
 
 
 def _check_wanted(want: Wanted | Iterable[Wanted]) -> frozenset[Wanted]:
-    names: Any = [want] if isinstance(want, str) else want
-    wanted: frozenset[Wanted] = frozenset(names)
-    for name in sorted(wanted, key=str):
-        if name not in ALL_WANTED:
-            raise HeadwiseError(f"{name!r} cannot be captured: ask for some of {', '.join(ALL_WANTED)}")
-    return wanted
+    names: list[Any] = [want] if isinstance(want, str) or not isinstance(want, Iterable) else list(want)
+    for name in names:
+        if not isinstance(name, str) or name not in ALL_WANTED:
+            raise HeadwiseError(
+                f"{in_short(name)} cannot be captured: ask for some of {', '.join(ALL_WANTED)}"
+            )
+    return frozenset(names)
 
 
 def _of_batch(edits: Sequence[Edit], indices: list[int]) -> list[Edit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from headwise.bases import (
 from headwise.errors import HeadwiseError
 from headwise.model.reading import side_maps
 from headwise.randomness import keyed
+from headwise.strings import whole_number
 from headwise.toy.language import Sentence, sentences
 from headwise.types import Head
 
@@ -126,18 +128,31 @@ def measure_series(
     from headwise.model.loading.load import load
 
     if len(checkpoints) < 2:
-        raise HeadwiseError("a course over training needs at least two checkpoints")
+        given = f"only {str(checkpoints[0])!r} was given" if checkpoints else "none was given"
+        raise HeadwiseError(f"a course over training needs at least two checkpoints, and {given}: give more")
     asked = sentences(prompts, seed, "test")
     points = []
     for i, checkpoint in enumerate(checkpoints):
-        name, _, revision = str(checkpoint).partition("@")
+        name, revision = _checkpoint(str(checkpoint))
         model = load(name, revision=revision or None)
         label = revision or Path(name).name
-        digits = "".join(c for c in label if c.isdigit())
-        points.append(measure(model, asked, label, int(digits) if digits else i))
+        step = whole_number("".join(c for c in label if c.isdigit()))
+        points.append(measure(model, asked, label, i if step is None else step))
         if progress:
             progress(i + 1, label)
     return points
+
+
+def _checkpoint(text: str) -> tuple[str, str]:
+    """A checkpoint's name and revision; a folder's name may hold an @.
+
+    >>> _checkpoint("org/model@step-1000")
+    ('org/model', 'step-1000')
+    """
+    if os.path.exists(text):
+        return text, ""
+    name, _, revision = text.partition("@")
+    return name, revision
 
 
 def task_heads(point: Point, *, least: float = 0.3) -> list[str]:

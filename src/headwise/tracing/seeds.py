@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from headwise.errors import HeadwiseError
+from headwise.arguments import count, share
 from headwise.model.attend import soft_cap
 from headwise.tracing.integrate import nodes
 from headwise.tracing.writes import PromptWrites
@@ -158,10 +158,8 @@ def answer_set(logits: Tensor, top_k: int | None, top_p: float | None) -> list[i
     >>> answer_set(torch.tensor([0.0, 3.0, 2.0, -1.0]), None, 0.9)
     [1, 2]
     """
-    if top_k is not None and top_k < 1:
-        raise HeadwiseError(f"top_k={top_k} names no answers: give 1 or more")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise HeadwiseError(f"top_p={top_p} is not a probability: give a number above 0 and up to 1")
+    top_k = None if top_k is None else count(top_k, "top_k", "names no answers")
+    top_p = None if top_p is None else share(top_p, "top_p", "a probability")
     p, order = torch.softmax(logits, -1).sort(descending=True)
     n = len(p) if top_p is None else int((p.cumsum(0) < top_p).sum()) + 1
     return order[: min(n, len(p), top_k or len(p))].tolist()

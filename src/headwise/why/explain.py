@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from headwise.arguments import count, share
 from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.errors import HeadwiseError
 from headwise.model.stream import split
+from headwise.randomness import seeded
 from headwise.tokens import Prompt, shown
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Head
@@ -158,10 +160,9 @@ def explain(
         _bank(one, model)
         for one in ([features] if isinstance(features, (str, Path, FeatureBank)) else features)
     ]
-    if tau is not None and not 0 < tau <= 1:
-        raise HeadwiseError(f"tau={tau} is not an attention: give a number above 0 and up to 1")
-    if draws < 1:
-        raise HeadwiseError(f"draws={draws} leaves no controls: give 1 or more")
+    tau = None if tau is None else share(tau, "tau")
+    draws = count(draws, "draws", "leaves no controls")
+    seeded(seed)  # a seed that no generator takes is refused now, not after the search
     if isinstance(prompt, str) and not prompt.strip():
         raise HeadwiseError("the prompt is empty: give the text the model is to read")
     token_ids = model.prompt_ids(prompt)
