@@ -62,16 +62,29 @@ def test_attention_as_json_equals_the_models_own_pattern(smollm2: Model) -> None
     assert [row["attention"] for row in place["heads"]] == pytest.approx(best.values.tolist(), abs=1e-5)
 
 
-def test_doctor_fails_on_a_model_with_broken_weights(tmp_path: Path) -> None:
+def broken_model(folder: Path, value: float) -> str:
+    """A model with one row of a weight set to a value."""
     model = tiny("llama")
     with torch.no_grad():
-        model.hf.model.layers[1].self_attn.k_proj.weight[0] = float("nan")
-    model.hf.save_pretrained(tmp_path / "broken")
-    _tokenizer().save_pretrained(tmp_path / "broken")
-    done = headwise("doctor", str(tmp_path / "broken"))
+        model.hf.model.layers[1].self_attn.k_proj.weight[0] = value
+    model.hf.save_pretrained(folder)
+    _tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+def test_doctor_fails_on_a_model_whose_numbers_overflow(tmp_path: Path) -> None:
+    done = headwise("doctor", broken_model(tmp_path / "huge", 3e38))
     assert done.returncode == 1, done.stderr
     assert "FAILED" in done.stdout
     assert "cannot be trusted" in done.stdout
+
+
+def test_doctor_names_the_weight_that_is_not_a_number(tmp_path: Path) -> None:
+    done = headwise("doctor", broken_model(tmp_path / "broken", float("nan")))
+    assert done.returncode == 2
+    assert "model.layers.1.self_attn.k_proj.weight" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
 
 
 @pytest.mark.real

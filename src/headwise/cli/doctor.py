@@ -22,7 +22,10 @@ def doctor(
     ] = "float32",
     as_json: options.Json = False,
 ) -> None:
-    """Check a model: captured numbers against the model's own, each with its error and tolerance."""
+    """Check a model: captured numbers against the model's own, each with its error and tolerance.
+
+    Exit code 0: every check passed; 1: one failed; 2: the model cannot be read, and one line says why.
+    """
     from headwise.model.check import examine
     from headwise.model.loading.load import load
 

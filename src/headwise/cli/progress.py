@@ -48,7 +48,9 @@ def noted_bars() -> Iterator[Any]:
         TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console(stderr=True), transient=True, disable=is_quiet()) as bar:
+    # In a log, a bar that is taken away at its end would leave an empty line.
+    hidden = is_quiet() or not sys.stderr.isatty()
+    with Progress(*columns, console=console(stderr=True), transient=True, disable=hidden) as bar:
         yield bar
 
 
