@@ -20,8 +20,7 @@ from headwise.families.causality import (
 from headwise.families.incidence import Feature, Incidence
 from headwise.model.reading import side_maps
 from headwise.model.stream import split
-from headwise.tracing.signals import component_writes
-from headwise.tracing.writes import PromptWrites
+from headwise.tracing.writes import PromptWrites, component_writes
 from headwise.types import Component, Head
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.model.rotary import Rotary
+from headwise.model.reading import Rotary
 from headwise.model.stream import Stream
 from headwise.types import Head, Side
 

@@ -14,11 +14,9 @@ from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.model.reading import side_maps
 from headwise.tracing import search as search_module
-from headwise.tracing.greedy import Rows, drops, first_below, put_back
-from headwise.tracing.integrate import attention, path_gradient
+from headwise.tracing.causes import Rows, attention, drops, first_below, path_gradient, put_back
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
-from headwise.tracing.signals import component_shares
-from headwise.tracing.writes import PromptWrites
+from headwise.tracing.writes import PromptWrites, component_shares
 from headwise.types import Cell, Component, Head, Removed, Side, Signal
 
 LAYERS = (1, 3)

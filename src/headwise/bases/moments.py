@@ -20,7 +20,7 @@ from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows, raw_scores
 from headwise.model.batch import Batch
 from headwise.model.forward import Instruments, forward
-from headwise.model.rotary import Rotary
+from headwise.model.reading import Rotary
 
 if TYPE_CHECKING:
     from headwise.model.model import Model

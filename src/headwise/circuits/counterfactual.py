@@ -13,10 +13,9 @@ from torch import Tensor
 from headwise.model.capture import MAX_TOKENS
 from headwise.model.edits import AddVectors, Edit
 from headwise.randomness import keyed
-from headwise.tracing.integrate import attention
+from headwise.tracing.causes import attention
 from headwise.tracing.search import SideSignals
-from headwise.tracing.signals import component_shares, signal_vectors
-from headwise.tracing.writes import PromptWrites
+from headwise.tracing.writes import PromptWrites, component_shares, signal_vectors
 from headwise.types import AnswerIds, Cell, Component, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:

@@ -18,12 +18,11 @@ from headwise.model.batch import by_length
 from headwise.model.stream import split
 from headwise.strings import in_short
 from headwise.tokens import Prompt, answer_token, is_one, shown, shown_after
-from headwise.tracing.integrate import Rule
+from headwise.tracing.causes import Rule
 from headwise.tracing.search import Rules, SideSignals
 from headwise.tracing.seeds import Readout, Seed, answer_set, last_of, linear_seeds, probability_seeds
-from headwise.tracing.signals import signal_vectors
 from headwise.tracing.tracer import Traced, cell_of, trace_down
-from headwise.tracing.writes import PromptWrites
+from headwise.tracing.writes import PromptWrites, signal_vectors
 from headwise.types import AnswerIds, Side
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from headwise.families.incidence import Feature, Incidence
 from headwise.model.edits import AddVectors, Edit
 from headwise.model.stream import split
 from headwise.randomness import keyed
-from headwise.tracing.signals import component_shares
-from headwise.tracing.writes import PromptWrites
+from headwise.tracing.writes import PromptWrites, component_shares
 from headwise.types import AnswerIds, Component, Head, Side, Signal
 
 if TYPE_CHECKING:

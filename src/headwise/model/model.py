@@ -15,8 +15,7 @@ from headwise.model import capture as _capture
 from headwise.model.anatomy import Anatomy
 from headwise.model.architectures import Architecture, architecture_of
 from headwise.model.batch import Padding, Positions
-from headwise.model.capture import MAX_TOKENS, Request
-from headwise.model.captured import Captured, Wanted
+from headwise.model.capture import MAX_TOKENS, Captured, Request, Wanted
 from headwise.model.edits import Edit
 from headwise.model.loading.half import refuse_if_deadly
 from headwise.strings import shortened

@@ -25,8 +25,7 @@ from headwise.model.batch import by_length
 from headwise.model.stream import split
 from headwise.sinks.find import Parking
 from headwise.sinks.signals import CONTROLLED, SIDES, TRACED_TOKENS, Agreement, Parked, cosine_distance
-from headwise.tracing.signals import component_writes
-from headwise.tracing.writes import PromptWrites
+from headwise.tracing.writes import PromptWrites, component_writes
 from headwise.types import Component, Head, Side
 
 if TYPE_CHECKING:

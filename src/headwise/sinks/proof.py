@@ -18,7 +18,7 @@ from headwise.bases.cell import Channels, layer_channels
 from headwise.circuits.counterfactual import Case, Removal, Trial, edited_attention, mean
 from headwise.intervals import mean_interval
 from headwise.model.edits import Edit, VectorEdit
-from headwise.model.rotary import Rotary
+from headwise.model.reading import Rotary
 from headwise.model.stream import split
 from headwise.randomness import keyed
 from headwise.sinks.find import MAX_TOKENS, Parking, on_sinks

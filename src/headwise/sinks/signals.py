@@ -17,7 +17,7 @@ from torch import Tensor
 from headwise.bases.cell import LayerChannels
 from headwise.intervals import bounds, resampled
 from headwise.model.batch import by_length
-from headwise.model.rotary import Rotary
+from headwise.model.reading import Rotary
 from headwise.model.stream import split
 from headwise.randomness import keyed
 from headwise.sinks.find import AWAY, Parking

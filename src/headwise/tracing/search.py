@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from headwise.bases.cell import layer_channels
-from headwise.tracing.greedy import Rows, drops, first_below, put_back
-from headwise.tracing.integrate import Rule, attention, path_gradient
+from headwise.tracing.causes import Rows, Rule, attention, drops, first_below, path_gradient, put_back
 from headwise.tracing.sides import KeySide, QuerySide
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Removed, Side, Signal

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.arguments import count, share
 from headwise.model.attend import soft_cap
-from headwise.tracing.integrate import nodes
+from headwise.tracing.causes import nodes
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Component
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.model.reading import side_maps
-from headwise.model.rotary import Rotary
+from headwise.model.reading import Rotary, side_maps
 from headwise.types import Side
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from headwise.contrast.bank import BankFeature
 from headwise.contrast.subspaces import random_subspaces
 from headwise.model.edits import RemoveWithin, SwapWithin, VectorEdit
 from headwise.randomness import keyed
-from headwise.tracing.integrate import attention as softmax_row
+from headwise.tracing.causes import attention as softmax_row
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Subspace
 from headwise.why.question import Answer
