@@ -42,7 +42,7 @@ def best(function: Callable[[], object], times: int) -> float:
 
 
 def channels() -> None:
-    from headwise.bases.singular import qk_svd
+    from headwise.bases.cell import qk_svd
 
     layers, heads, d_model, d_head = 12, 12, 768, 64
     generator = torch.Generator().manual_seed(0)

@@ -15,9 +15,8 @@ from tiny import prompts_of, tiny
 from torch import Tensor
 
 from headwise.bases import cell as module
-from headwise.bases.cell import Channels, layer_channels, split_cell
+from headwise.bases.cell import Channels, layer_channels, qk_svd, rotated, split_cell
 from headwise.bases.relative import channels_needed, sparsity
-from headwise.bases.singular import qk_svd, rotated
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.model.reading import side_maps

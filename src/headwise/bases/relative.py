@@ -7,10 +7,13 @@ Logits are sums over channels, so RA is one too; if singular vectors are feature
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from headwise.bases.singular import QKSVD
+if TYPE_CHECKING:
+    from headwise.bases.cell import QKSVD
 
 
 def channel_logits(channels: QKSVD, q: Tensor, keys: Tensor, *, scale: float) -> Tensor:
