@@ -83,7 +83,9 @@ def transformer_lens_contender(folder: str) -> Contender:
     from transformer_lens.model_bridge import TransformerBridge  # pyright: ignore[reportMissingImports]
 
     tokenizer = _tokenizer(folder)
-    model = TransformerBridge.boot_transformers("HuggingFaceTB/SmolLM2-135M-Instruct", hf_model=_transformers_model(folder), tokenizer=tokenizer)  # noqa: E501  # fmt: skip
+    model = TransformerBridge.boot_transformers(
+        "HuggingFaceTB/SmolLM2-135M-Instruct", hf_model=_transformers_model(folder), tokenizer=tokenizer
+    )
     ids = token_ids(model.cfg.d_vocab)
     names = {f"blocks.{layer}.attn.hook_rot_{side}" for layer, _ in HEADS for side in ("q", "k")}
 

@@ -156,21 +156,59 @@ def analysis(count: int = 3000) -> None:
     for number, circuit in enumerate(synthetic(count)):
         labels = json.dumps({"order": "ABBA" if number % 2 else "BABA", "wording": str(number % 15)})
         prompts.append(
-            {"prompt": number, "text": "", "token_ids": [1], "tokens": ["x"], "answer": "a", "wrong": "b",
-             "answer_id": 1, "wrong_id": 2, "labels": labels, "status": "traced", "reason": None, "difference": 1.0,
-             "top": "a", "n_firings": 0, "n_edges": len(circuit), "notes": []}
-        )  # fmt: skip
+            {
+                "prompt": number,
+                "text": "",
+                "token_ids": [1],
+                "tokens": ["x"],
+                "answer": "a",
+                "wrong": "b",
+                "answer_id": 1,
+                "wrong_id": 2,
+                "labels": labels,
+                "status": "traced",
+                "reason": None,
+                "difference": 1.0,
+                "top": "a",
+                "n_firings": 0,
+                "n_edges": len(circuit),
+                "notes": [],
+            }
+        )
         for one in circuit:
             rest, channel = divmod(one, 60)
             layer, head = divmod(rest, 9)
             edges.append(
-                {"prompt": number, "source": "MLP0", "source_kind": "mlp", "source_layer": 0, "source_head": None,
-                 "source_query": 0, "source_key": 0, "target": f"L{1 + layer}H{head}", "target_layer": 1 + layer,
-                 "target_head": head, "target_query": 0, "target_key": 0, "side": "query", "weight": 0.1,
-                 "channels": [channel], "strengths": [1.0]}
-            )  # fmt: skip
-    config = {"model": "none", "weight_hash": "0" * 64, "dtype": "float32", "task": "synthetic", "settings": {},
-              "mode": "exact", "tau": None, "seed": 0, "prompts": count}  # fmt: skip
+                {
+                    "prompt": number,
+                    "source": "MLP0",
+                    "source_kind": "mlp",
+                    "source_layer": 0,
+                    "source_head": None,
+                    "source_query": 0,
+                    "source_key": 0,
+                    "target": f"L{1 + layer}H{head}",
+                    "target_layer": 1 + layer,
+                    "target_head": head,
+                    "target_query": 0,
+                    "target_key": 0,
+                    "side": "query",
+                    "weight": 0.1,
+                    "channels": [channel],
+                    "strengths": [1.0],
+                }
+            )
+    config = {
+        "model": "none",
+        "weight_hash": "0" * 64,
+        "dtype": "float32",
+        "task": "synthetic",
+        "settings": {},
+        "mode": "exact",
+        "tau": None,
+        "seed": 0,
+        "prompts": count,
+    }
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "run"
         tables = {"prompts": prompts, "edges": edges, "firings": []}

@@ -39,8 +39,15 @@ def study(
     model: headwise.Model, name: str, prompt: str, answer: str, wrong: str
 ) -> tuple[dict, headwise.Circuit]:
     circuit = headwise.trace(model, prompt, answer=answer, wrong=wrong, verify=True)
-    row: dict = {"name": name, "prompt": prompt, "answer": answer, "wrong": wrong, "notes": list(circuit.notes),
-                 "firings": len(circuit.heads), "edges": len(circuit.edges)}  # fmt: skip
+    row: dict = {
+        "name": name,
+        "prompt": prompt,
+        "answer": answer,
+        "wrong": wrong,
+        "notes": list(circuit.notes),
+        "firings": len(circuit.heads),
+        "edges": len(circuit.edges),
+    }
     inner = [e for e in circuit.edges if e.channels]
     if not inner:
         return row, circuit
@@ -53,25 +60,38 @@ def study(
     for scope in ("local", "global"):
         *single, whole = intervene(model, circuit, sets, scope=scope, draws=DRAWS)
         row[scope] = {
-            "clean": whole.clean.lead, "p": whole.clean.probability,
-            "edited": whole.edited.lead, "edited_p": whole.edited.probability,
+            "clean": whole.clean.lead,
+            "p": whole.clean.probability,
+            "edited": whole.edited.lead,
+            "edited_p": whole.edited.probability,
             "control": mean(c.lead for c in whole.controls),
             "control_low": min(c.lead for c in whole.controls),
             "control_p": mean(c.probability for c in whole.controls),
-            "attention": whole.clean.attention, "edited_attention": whole.edited.attention,
+            "attention": whole.clean.attention,
+            "edited_attention": whole.edited.attention,
             "control_attention": mean(c.attention for c in whole.controls),
-            "norm_ratio": whole.norm_ratio, "cosine": whole.cosine,
+            "norm_ratio": whole.norm_ratio,
+            "cosine": whole.cosine,
             "single": [
-                {"edge": e.edges[0], "attention": e.attention_change, "control_attention": e.control_attention_change,
-                 "logit": e.logit_change, "control_logit": e.control_logit_change}
+                {
+                    "edge": e.edges[0],
+                    "attention": e.attention_change,
+                    "control_attention": e.control_attention_change,
+                    "logit": e.logit_change,
+                    "control_logit": e.control_logit_change,
+                }
                 for e in single
             ],
-        }  # fmt: skip
+        }
     f = faithfulness(model, circuit, draws=DRAWS)
     row["faithfulness"] = {
-        "clean": f.clean, "none": f.none, "outside": f.outside_ablated, "inside": f.inside_ablated,
-        "random_outside": mean(f.random_outside_ablated), "random_inside": mean(f.random_inside_ablated),
-    }  # fmt: skip
+        "clean": f.clean,
+        "none": f.none,
+        "outside": f.outside_ablated,
+        "inside": f.inside_ablated,
+        "random_outside": mean(f.random_outside_ablated),
+        "random_inside": mean(f.random_inside_ablated),
+    }
     return row, circuit
 
 

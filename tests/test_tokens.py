@@ -214,8 +214,11 @@ def test_an_answer_is_one_token_or_one_line() -> None:
 def test_an_answer_of_several_pieces_names_them_and_the_first_id() -> None:
     tokenizer = byte_tokenizer()
     first = tokenizer("é").input_ids[0]
-    with pytest.raises(HeadwiseError, match=rf"^answer 'é' is 2 tokens \('é₁' \| 'é₂'\): give its first one, "
-                       rf"the token id {first}$"):  # fmt: skip
+    with pytest.raises(
+        HeadwiseError,
+        match=rf"^answer 'é' is 2 tokens \('é₁' \| 'é₂'\): give its first one, "
+        rf"the token id {first}$",
+    ):
         single_token(tokenizer, "é")
     with pytest.raises(
         HeadwiseError, match=r"^answer 'ab' is 2 tokens \('a' \| 'b'\): give its first one, 'a'$"
@@ -256,11 +259,14 @@ def test_a_chat_prompt_is_token_ids_where_no_text_is_read_so() -> None:
     ("template", "line"),
     [
         (None, "the model's tokenizer has no chat template: give the prompt as the model is to read it"),
-        ("{{ raise_exception('only\nsystem turns') }}", r"the model's chat template refuses the prompt \(only system"),
+        (
+            "{{ raise_exception('only\nsystem turns') }}",
+            r"the model's chat template refuses the prompt \(only system",
+        ),
         ("{% for", "the model's chat template refuses the prompt"),
         ("{{ 1 // 0 }}", "the model's chat template refuses the prompt"),
     ],
-)  # fmt: skip
+)
 def test_a_chat_template_that_is_missing_or_fails_is_one_line(template: str | None, line: str) -> None:
     words = copy.deepcopy(word_tokenizer())
     words.chat_template = template

@@ -65,10 +65,17 @@ def test_projection_is_idempotent_and_leaves_an_orthogonal_rest(width: int, rank
     )
 
 
-@pytest.mark.parametrize("component", [
-    Component("head", 9, 6), Component("head", 9, 6, source=0), Component("mlp", 2), Component("bias", 3),
-    Component("embedding"), Component("offset"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "component",
+    [
+        Component("head", 9, 6),
+        Component("head", 9, 6, source=0),
+        Component("mlp", 2),
+        Component("bias", 3),
+        Component("embedding"),
+        Component("offset"),
+    ],
+)
 def test_a_component_is_read_back_from_its_own_name(component: Component) -> None:
     assert Component.parse(str(component)) == component
     assert Component.parse(component.name) == replace(component, source=-1)

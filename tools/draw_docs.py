@@ -20,8 +20,20 @@ class Card:
         self.width, self.height, self.title = width, height, title
         self.parts: list[str] = []
 
-    def box(self, x: float, y: float, w: float, h: float, text: str = "", *, fill: str = "#fff", edge: str = LINE,
-            ink: str = INK, size: int = 13, bold: bool = False) -> None:  # fmt: skip
+    def box(
+        self,
+        x: float,
+        y: float,
+        w: float,
+        h: float,
+        text: str = "",
+        *,
+        fill: str = "#fff",
+        edge: str = LINE,
+        ink: str = INK,
+        size: int = 13,
+        bold: bool = False,
+    ) -> None:
         place = f'x="{x}" y="{y}" width="{w}" height="{h}" rx="{min(6, h / 4)}"'
         self.parts.append(f'<rect {place} fill="{fill}" stroke="{edge}" stroke-width="1.3"/>')
         lines = text.split("\n") if text else []
@@ -29,16 +41,35 @@ class Card:
             at = y + h / 2 + (number - (len(lines) - 1) / 2) * (size + 4) + size * 0.35
             self.text(x + w / 2, at, line, ink=ink, size=size, bold=bold)
 
-    def text(self, x: float, y: float, text: str, *, ink: str = INK, size: int = 13, bold: bool = False,
-             anchor: str = "middle") -> None:  # fmt: skip
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        ink: str = INK,
+        size: int = 13,
+        bold: bool = False,
+        anchor: str = "middle",
+    ) -> None:
         weight = ' font-weight="600"' if bold else ""
         self.parts.append(
             f'<text x="{x}" y="{y}" fill="{ink}" font-size="{size}" text-anchor="{anchor}"{weight}>'
             f"{escape(text)}</text>"
         )
 
-    def arrow(self, x1: float, y1: float, x2: float, y2: float, *, ink: str = LINE, width: float = 1.6,
-              bend: float = 0, dashed: bool = False) -> None:  # fmt: skip
+    def arrow(
+        self,
+        x1: float,
+        y1: float,
+        x2: float,
+        y2: float,
+        *,
+        ink: str = LINE,
+        width: float = 1.6,
+        bend: float = 0,
+        dashed: bool = False,
+    ) -> None:
         middle = ((x1 + x2) / 2, (y1 + y2) / 2 + bend)
         path = f"M{x1},{y1} Q{middle[0]},{middle[1]} {x2},{y2}"
         dash = ' stroke-dasharray="5 4"' if dashed else ""
@@ -225,8 +256,15 @@ def house() -> None:
                 card.text(x + 62, y + 34 + 13 * number, line, size=11)
         if column < len(columns) - 1:
             card.arrow(x + 126, 83, x + 138, 83, ink=INK)
-    card.box(20, 332, 824, 32, "types · tokens · files · jsons · validation · randomness · intervals · progress      "
-             "scale: long work in a folder", size=12)  # fmt: skip
+    card.box(
+        20,
+        332,
+        824,
+        32,
+        "types · tokens · files · jsons · validation · randomness · intervals · progress      "
+        "scale: long work in a folder",
+        size=12,
+    )
     card.text(432, 322, "below every room: value types and small helpers", size=11)
     card.write("house")
 

@@ -29,10 +29,8 @@ def test_a_basis_agrees_with_itself_and_with_its_mirror() -> None:
 def test_distinct_energies_are_stable_and_equal_ones_are_not() -> None:
     spread = [9.0, 6.0, 1.0, 1.0, 1.0]
     first, second = moments(1, spread), moments(2, spread)
-    pooled = HeadMoments(
-        torch.tensor(6000), *((a + b) / 2 for a, b in ((first.query_mean, second.query_mean),
-                                                       (first.query, second.query), (first.key, second.key)))
-    )  # fmt: skip
+    means = [(getattr(first, name) + getattr(second, name)) / 2 for name in ("query_mean", "query", "key")]
+    pooled = HeadMoments(torch.tensor(6000), *means)
     found = stability(balanced_maps(pooled), balanced_maps(first), balanced_maps(second), pooled)
     assert (found[:2] > STABLE).all()
     # Three directions of one energy: any turn of them is as good, so two samples choose different ones.

@@ -118,8 +118,10 @@ def test_the_page_holds_hostile_prompts_safely() -> None:
     circuit = Circuit(
         (Node("embedding", -1, None, 0, 0), Node("answer", 2, None, 0, 0)),
         (Edge("embedding@0", "answer@0", "query", 1.0),),
-        tokens=(evil,), prompt=evil, answer=evil,
-    )  # fmt: skip
+        tokens=(evil,),
+        prompt=evil,
+        answer=evil,
+    )
     page = circuit_page(circuit)
     assert evil not in page
     assert page.count("</script>") == 2
@@ -133,8 +135,9 @@ def test_tables_print_tokens_as_they_are(capsys: pytest.CaptureFixture[str]) -> 
     circuit = Circuit(
         (Node("embedding", -1, None, 0, 0), Node("head", 1, 0, 0, 0, 0.5), Node("answer", 2, None, 0, 0)),
         (Edge("embedding@0", "L1H0@0<-0", "key", 0.2, (3,)), Edge("L1H0@0<-0", "answer@0", "query", 1.0)),
-        tokens=("[bold]x",), answer="[/]",
-    )  # fmt: skip
+        tokens=("[bold]x",),
+        answer="[/]",
+    )
     console().print(circuit_summary(circuit, 5))
     shown = capsys.readouterr().out
     assert "embedding '[bold]x'" in shown
@@ -153,10 +156,20 @@ def test_a_browser_draws_every_edge(circuit: Circuit, tmp_path: Path, many: bool
     page = tmp_path / "circuit.html"
     page.write_text(circuit_page(circuit), encoding="utf-8")
     done = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
-         "--enable-logging=stderr", "--dump-dom", page.as_uri()],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        [
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--enable-logging=stderr",
+            "--dump-dom",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert "Uncaught" not in done.stderr
     assert done.stdout.count('<path class="edge') == len(circuit.edges)
     assert done.stdout.count('<tr class="pick">') == len(circuit.edges)

@@ -37,8 +37,25 @@ def parameters() -> list[tuple[str, Any]]:
 
 def test_an_option_is_the_same_in_every_verb() -> None:
     """What has one name has one form: a flag or a value, the same word for the value, the same text of help."""
-    shared = ("--json", "--html", "--save", "--out", "--model", "--head", "--heads", "--query", "--key", "--seed",
-              "--prompt-file", "--chat", "--features", "--answer", "--wrong", "--tau", "--workers")  # fmt: skip
+    shared = [
+        "--json",
+        "--html",
+        "--save",
+        "--out",
+        "--model",
+        "--head",
+        "--heads",
+        "--query",
+        "--key",
+        "--seed",
+        "--prompt-file",
+        "--chat",
+        "--features",
+        "--answer",
+        "--wrong",
+        "--tau",
+        "--workers",
+    ]
     for option in shared:
         forms = {
             (p.is_flag, p.metavar, p.help if option != "--out" else None)

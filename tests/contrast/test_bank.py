@@ -33,9 +33,15 @@ def feature(name: str, head: Head, rank: int, parts: tuple[str, ...] = ()) -> Ba
         for _ in "qk"
     )
     return BankFeature(
-        name=name, head=head, query=query, key=key, sigma=torch.arange(rank, 0.0, -1).double(), rank_energy=1,
-        rank_null=rank, parts=parts,
-    )  # fmt: skip
+        name=name,
+        head=head,
+        query=query,
+        key=key,
+        sigma=torch.arange(rank, 0.0, -1).double(),
+        rank_energy=1,
+        rank_null=rank,
+        parts=parts,
+    )
 
 
 BANK = FeatureBank(
@@ -141,13 +147,22 @@ def test_a_bank_of_other_heads_is_not_used() -> None:
 
 
 RECORD = {
-    "schema": 1, "model": MODEL.name, "weight_hash": MODEL.weight_hash, "task": "made up",
+    "schema": 1,
+    "model": MODEL.name,
+    "weight_hash": MODEL.weight_hash,
+    "task": "made up",
     "features": [
-        {"name": f.name, "head": str(f.head), "rank": f.rank, "rank_energy": f.rank_energy, "rank_null": f.rank_null,
-         "parts": list(f.parts)}
+        {
+            "name": f.name,
+            "head": str(f.head),
+            "rank": f.rank,
+            "rank_energy": f.rank_energy,
+            "rank_null": f.rank_null,
+            "parts": list(f.parts),
+        }
         for f in BANK
     ],
-}  # fmt: skip
+}
 
 
 @quick

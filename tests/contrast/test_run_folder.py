@@ -46,10 +46,16 @@ def _small_shards() -> Iterator[None]:
 
 def lines(features: tuple[str, ...] = ("box",)) -> list[dict[str, Any]]:
     return [
-        {"prompt": f"The [[right:{a}]] is in Box A . The [[wrong:{b}]] is in Box B . The {a} is in Box",
-         "positive": ["right"], "negative": ["wrong"], "groups": {"entity": a}, "feature": features[i % len(features)]}
-        for a in WORDS for i, b in enumerate(w for w in WORDS if w != a)
-    ]  # fmt: skip
+        {
+            "prompt": f"The [[right:{a}]] is in Box A . The [[wrong:{b}]] is in Box B . The {a} is in Box",
+            "positive": ["right"],
+            "negative": ["wrong"],
+            "groups": {"entity": a},
+            "feature": features[i % len(features)],
+        }
+        for a in WORDS
+        for i, b in enumerate(w for w in WORDS if w != a)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +102,8 @@ def test_a_killed_run_continues_to_the_same_bytes(file: Path, tmp_path: Path) ->
     out, undisturbed = tmp_path / "run", tmp_path / "whole"
     # Whatever the clock does: as soon as two shards are there, the process is gone.
     small = "import headwise.contrast.study as s; s.SHARD = 8; from headwise.cli.main import run; run()"
-    command = [sys.executable, "-c", small,
-               "features", str(file), "--model", str(DATA), "--heads", "L1H2", "--out", str(out)]  # fmt: skip
+    asked = ["features", str(file), "--model", str(DATA), "--heads", "L1H2", "--out", str(out)]
+    command = [sys.executable, "-c", small, *asked]
     source = str(Path(headwise.__file__).parent.parent)
     process = subprocess.Popen(
         command, env=os.environ | {"PYTHONPATH": source}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -342,10 +348,19 @@ def test_every_flipped_bit_of_a_finished_run_is_noticed(file: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("table", "column", "value"),
-    [("heads", "score", float("nan")), ("heads", "head", "L9H9"), ("swaps", "original", 7.0),
-     ("swaps", "head", "x"), ("features", "rank", -5), ("features", "name", "other"), ("features", "p_value", 2.0),
-     ("swaps", "condition", "none at all"), ("angles", "side", "both"), ("draws", "target", float("inf"))],
-)  # fmt: skip
+    [
+        ("heads", "score", float("nan")),
+        ("heads", "head", "L9H9"),
+        ("swaps", "original", 7.0),
+        ("swaps", "head", "x"),
+        ("features", "rank", -5),
+        ("features", "name", "other"),
+        ("features", "p_value", 2.0),
+        ("swaps", "condition", "none at all"),
+        ("angles", "side", "both"),
+        ("draws", "target", float("inf")),
+    ],
+)
 def test_tables_changed_on_purpose_are_refused(
     file: Path, tmp_path: Path, table: str, column: str, value: Any
 ) -> None:

@@ -75,8 +75,15 @@ def test_swaps_behave(run):
             assert doses[0].original == pytest.approx(clean.original, abs=1e-9)
             assert doses[-1].share == pytest.approx(f.share_of_full, abs=1e-9)
             conditions = {s.condition for s in where(found.swaps, head=head, name=f.name)}
-            assert conditions >= {"swap", "query", "both sides", "ablate keys", "ablate query",
-                                  "principal components", "mean difference"}  # fmt: skip
+            assert conditions >= {
+                "swap",
+                "query",
+                "both sides",
+                "ablate keys",
+                "ablate query",
+                "principal components",
+                "mean difference",
+            }
             assert len(where(found.draws, head=head, name=f.name)) == 100
 
 
@@ -179,7 +186,11 @@ def test_bank_is_saved_loaded_and_tied_to_its_model(run):
     for one, two in zip(bank, found.bank, strict=True):
         assert torch.equal(one.key.basis, two.key.basis)
         assert (one.name, one.head, one.rank_energy, one.rank_null) == (
-            two.name, two.head, two.rank_energy, two.rank_null)  # fmt: skip
+            two.name,
+            two.head,
+            two.rank_energy,
+            two.rank_null,
+        )
     assert bank.require(MODEL) is bank
     with pytest.raises(HeadwiseError, match="L0H0 has no features in this bank"):
         bank.of("L0H0")

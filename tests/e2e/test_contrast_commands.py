@@ -27,15 +27,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "binding"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headwise.model.loading.load.load", lambda *_, **__: worded_model())
-        assert main(["features", "binding", *SMALL, "--heads", "L1H2", "--out", str(out), "--through-model",
-                     "--answers", "4"]) == 0  # fmt: skip
+        asked = ["features", "binding", *SMALL, "--heads", "L1H2", "--out", str(out)]
+        assert main([*asked, "--through-model", "--answers", "4"]) == 0
     return out
 
 
 def test_a_run_folder_holds_everything(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
-    assert names >= {"manifest.json", "features.safetensors", "heads.parquet", "features.parquet",
-                     "swaps.parquet", "report.html", "run.json"}  # fmt: skip
+    tables = {f"{name}.parquet" for name in ("heads", "features", "swaps")}
+    assert names >= {"manifest.json", "features.safetensors", "report.html", "run.json", *tables}
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "Head L1H2" in page
     assert len(page.encode()) < 2_000_000

@@ -122,11 +122,14 @@ def test_the_published_mode_is_the_literal_reference(
 @pytest.mark.real
 def test_trace_writes_every_file_and_intervene_reads_it(command: Command, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("c.json", "c.html", "c.graphml", "ag.json")}
-    done = command(
-        "trace", PROMPT, "--answer", " Mary", "--wrong", " John", "--save", str(files["c.json"]),
-        "--html", str(files["c.html"]), "--graphml", str(files["c.graphml"]),
-        "--attribution-graph", str(files["ag.json"]),
-    )  # fmt: skip
+    written = {
+        "--save": "c.json",
+        "--html": "c.html",
+        "--graphml": "c.graphml",
+        "--attribution-graph": "ag.json",
+    }
+    options = [word for option, name in written.items() for word in (option, str(files[name]))]
+    done = command("trace", PROMPT, "--answer", " Mary", "--wrong", " John", *options)
     assert done.returncode == 0, done.stderr
     assert "median channels per signal 1" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100

@@ -60,8 +60,12 @@ def test_the_edited_pattern_is_the_predicted_one(variant: str) -> None:
     model = tiny(variant, torch.float64)
     prompt, head = prompts_of(9)[0], Head(3, 2)
     up = PromptWrites(split(model, prompt), 0)
-    features = [Feature("L1H2", str(head), "query", 1), Feature("L0H3", str(head), "query", 1),
-                Feature("MLP2", str(head), "query", 4), Feature("L2H0", str(head), "key", 0)]  # fmt: skip
+    features = [
+        Feature("L1H2", str(head), "query", 1),
+        Feature("L0H3", str(head), "query", 1),
+        Feature("MLP2", str(head), "query", 4),
+        Feature("L2H0", str(head), "key", 0),
+    ]
     vectors = Signals(up).vectors(grouped(features))
     q = up.q[3, 2] - vectors[head, "query"]
     k = up.k[3, 2 // up.group] - vectors[head, "key"]

@@ -58,8 +58,16 @@ def test_the_whole_command_writes_tables_a_document_and_a_report(
     assert len(tests) == 2 and all(t["features"] > 0 and t["own"]["prompts"] == 3 for t in tests)
     out = run / "families"
     names = {path.name for path in out.iterdir()}
-    assert names >= {"manifest.json", "families.json", "members.parquet", "union.parquet", "cuts.parquet",
-                     "heads.parquet", "causality.parquet", "report.html"}  # fmt: skip
+    assert names >= {
+        "manifest.json",
+        "families.json",
+        "members.parquet",
+        "union.parquet",
+        "cuts.parquet",
+        "heads.parquet",
+        "causality.parquet",
+        "report.html",
+    }
     members = pq.read_table(out / "members.parquet").to_pylist()
     assert len(members) == 86 and {m["family"] for m in members} == {0, 1}
     page = (out / "report.html").read_text(encoding="utf-8")

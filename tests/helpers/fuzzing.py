@@ -60,9 +60,21 @@ def screen_is_fit(text: str) -> None:
 
 
 NO_FILES = (
-    b"", b"{", b"null", b"\xff\xfe", b"\xef\xbb\xbf{}", b"[" * 100_000, b'{"a":' * 100_000, b"1" * 5000, b'"\\ud800"',
-    b'{"a": NaN}', b'{"a": 1, "a": 2}', b'{"a": 1e999}', b"\x00", "{}\u2028{}".encode(),
-)  # fmt: skip
+    b"",
+    b"{",
+    b"null",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf{}",
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b"1" * 5000,
+    b'"\\ud800"',
+    b'{"a": NaN}',
+    b'{"a": 1, "a": 2}',
+    b'{"a": 1e999}',
+    b"\x00",
+    "{}\u2028{}".encode(),
+)
 """Contents that are no file of ours, and that a careless reader dies of."""
 
 
@@ -70,12 +82,49 @@ def texts() -> st.SearchStrategy[str]:
     """Texts that people or files may hold: ordinary, empty, of every script, with controls, halves and markup."""
     nasty = st.sampled_from(
         [
-            "", " ", "\x00", "a\x00b", "\x1b[31mred", "\x9b1m", "\ud800", "caf\udce9", "\u2028", "\u202e", "🍎" * 3,
-            "9" * 5000, "²", "١٢", "-1", "1e999", "NaN", "<img src=x onerror=alert(1)>", "</script>", "a" * 300,
-            "../../x", "/dev/full", "/proc/self/mem", "%s%n", "{{policy}}", "$(touch x)", "'; rm", "--json", "-", "--",
-            "L0H0", "L9999999999H1", "0.0", "a1.h1", "L1H99", "L-1H0", "\ufeff", "\r\n", "\t", " Mary", "Ġ",
+            "",
+            " ",
+            "\x00",
+            "a\x00b",
+            "\x1b[31mred",
+            "\x9b1m",
+            "\ud800",
+            "caf\udce9",
+            "\u2028",
+            "\u202e",
+            "🍎" * 3,
+            "9" * 5000,
+            "²",
+            "١٢",
+            "-1",
+            "1e999",
+            "NaN",
+            "<img src=x onerror=alert(1)>",
+            "</script>",
+            "a" * 300,
+            "../../x",
+            "/dev/full",
+            "/proc/self/mem",
+            "%s%n",
+            "{{policy}}",
+            "$(touch x)",
+            "'; rm",
+            "--json",
+            "-",
+            "--",
+            "L0H0",
+            "L9999999999H1",
+            "0.0",
+            "a1.h1",
+            "L1H99",
+            "L-1H0",
+            "\ufeff",
+            "\r\n",
+            "\t",
+            " Mary",
+            "Ġ",
         ]
-    )  # fmt: skip
+    )
     return st.one_of(nasty, st.text(max_size=40), st.text(st.characters(codec="ascii"), max_size=12))
 
 

@@ -46,6 +46,9 @@ def planted(
     labels = generator.choice(families, n, p=shares)
     chance = np.full((n, families, own), 0.05)
     chance[np.arange(n), labels] = generator.uniform(0.4, 0.9, own)
-    parts = [_held(chance.reshape(n, -1), generator), by_heads(n, seed + 1, heads=12, each=8),
-             gradient(n, seed + 2, features=150, strength=0.6)]  # fmt: skip
+    parts = [
+        _held(chance.reshape(n, -1), generator),
+        by_heads(n, seed + 1, heads=12, each=8),
+        gradient(n, seed + 2, features=150, strength=0.6),
+    ]
     return sparse.csr_matrix(sparse.hstack(parts)), labels

@@ -21,36 +21,107 @@ _GROUPED: dict[str, Any] = {**_COMMON, "num_key_value_heads": 2, "head_dim": 8}
 
 # name -> (config class, model class, settings)
 VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "gpt2": ("GPT2Config", "GPT2LMHeadModel", dict(
-        vocab_size=61, n_embd=24, n_layer=4, n_head=4, n_positions=64, scale_attn_by_inverse_layer_idx=True)),
-    "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", dict(
-        **_COMMON, use_parallel_residual=True, attention_bias=True, hidden_act="gelu",
-        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.34})),
-    "gpt_neox-sequential": ("GPTNeoXConfig", "GPTNeoXForCausalLM", dict(
-        **_COMMON, use_parallel_residual=False, attention_bias=False)),
+    "gpt2": (
+        "GPT2Config",
+        "GPT2LMHeadModel",
+        dict(
+            vocab_size=61,
+            n_embd=24,
+            n_layer=4,
+            n_head=4,
+            n_positions=64,
+            scale_attn_by_inverse_layer_idx=True,
+        ),
+    ),
+    "gpt_neox": (
+        "GPTNeoXConfig",
+        "GPTNeoXForCausalLM",
+        dict(
+            **_COMMON,
+            use_parallel_residual=True,
+            attention_bias=True,
+            hidden_act="gelu",
+            rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.34},
+        ),
+    ),
+    "gpt_neox-sequential": (
+        "GPTNeoXConfig",
+        "GPTNeoXForCausalLM",
+        dict(**_COMMON, use_parallel_residual=False, attention_bias=False),
+    ),
     "llama": ("LlamaConfig", "LlamaForCausalLM", dict(_GROUPED)),
     "llama-biased": ("LlamaConfig", "LlamaForCausalLM", dict(**_GROUPED, attention_bias=True, mlp_bias=True)),
     "llama-one-key-head": ("LlamaConfig", "LlamaForCausalLM", {**_GROUPED, "num_key_value_heads": 1}),
-    "llama-yarn": ("LlamaConfig", "LlamaForCausalLM", dict(
-        **_GROUPED, rope_parameters={"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0,
-                                     "original_max_position_embeddings": 16})),
+    "llama-yarn": (
+        "LlamaConfig",
+        "LlamaForCausalLM",
+        dict(
+            **_GROUPED,
+            rope_parameters={
+                "rope_type": "yarn",
+                "rope_theta": 1e4,
+                "factor": 4.0,
+                "original_max_position_embeddings": 16,
+            },
+        ),
+    ),
     "mistral": ("MistralConfig", "MistralForCausalLM", dict(**_GROUPED, sliding_window=4)),
     "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", {k: v for k, v in _GROUPED.items() if k != "head_dim"}),
-    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", dict(
-        **_GROUPED, use_sliding_window=True, sliding_window=5, max_window_layers=2)),
-    "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", dict(
-        **_GROUPED, sliding_window=4, query_pre_attn_scalar=12, attn_logit_softcapping=2.0,
-        final_logit_softcapping=5.0)),
-    "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM", dict(
-        **_GROUPED, sliding_window=4, query_pre_attn_scalar=12,
-        layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"])),
-    "phi3": ("Phi3Config", "Phi3ForCausalLM", dict(
-        **{k: v for k, v in _GROUPED.items() if k != "head_dim"}, pad_token_id=0, bos_token_id=1, eos_token_id=2)),
-    "olmo2": ("Olmo2Config", "Olmo2ForCausalLM", dict(**{k: v for k, v in _GROUPED.items() if k != "head_dim"})),
-    "opt": ("OPTConfig", "OPTForCausalLM", dict(
-        vocab_size=61, hidden_size=24, num_hidden_layers=4, num_attention_heads=4, ffn_dim=40,
-        max_position_embeddings=64, word_embed_proj_dim=24)),
-}  # fmt: skip
+    "qwen3": (
+        "Qwen3Config",
+        "Qwen3ForCausalLM",
+        dict(**_GROUPED, use_sliding_window=True, sliding_window=5, max_window_layers=2),
+    ),
+    "gemma2": (
+        "Gemma2Config",
+        "Gemma2ForCausalLM",
+        dict(
+            **_GROUPED,
+            sliding_window=4,
+            query_pre_attn_scalar=12,
+            attn_logit_softcapping=2.0,
+            final_logit_softcapping=5.0,
+        ),
+    ),
+    "gemma3": (
+        "Gemma3TextConfig",
+        "Gemma3ForCausalLM",
+        dict(
+            **_GROUPED,
+            sliding_window=4,
+            query_pre_attn_scalar=12,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        ),
+    ),
+    "phi3": (
+        "Phi3Config",
+        "Phi3ForCausalLM",
+        dict(
+            **{k: v for k, v in _GROUPED.items() if k != "head_dim"},
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+        ),
+    ),
+    "olmo2": (
+        "Olmo2Config",
+        "Olmo2ForCausalLM",
+        dict(**{k: v for k, v in _GROUPED.items() if k != "head_dim"}),
+    ),
+    "opt": (
+        "OPTConfig",
+        "OPTForCausalLM",
+        dict(
+            vocab_size=61,
+            hidden_size=24,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            ffn_dim=40,
+            max_position_embeddings=64,
+            word_embed_proj_dim=24,
+        ),
+    ),
+}
 
 
 def tiny(name: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> Model:

@@ -27,10 +27,14 @@ def answer_lines(count: int) -> list[dict[str, Any]]:
     found = {s.text: s for s in sentences(2 * count, 0, "answers")}
     assert len(found) >= count
     return [
-        {"prompt": s.text, "answer": s.answer, "wrong": s.wrong,
-         "labels": {"order": s.order, "wording": str(s.wording + 1)}}
+        {
+            "prompt": s.text,
+            "answer": s.answer,
+            "wrong": s.wrong,
+            "labels": {"order": s.order, "wording": str(s.wording + 1)},
+        }
         for s in list(found.values())[:count]
-    ]  # fmt: skip
+    ]
 
 
 def labelled_lines() -> list[dict[str, Any]]:

@@ -55,9 +55,15 @@ def worded_model(seed: int = 0, dtype: str = "float32") -> Model:
 
     torch.manual_seed(seed)
     config = transformers.LlamaConfig(
-        vocab_size=len(word_tokenizer()), hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=12, intermediate_size=48, max_position_embeddings=512,
-    )  # fmt: skip
+        vocab_size=len(word_tokenizer()),
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=12,
+        intermediate_size=48,
+        max_position_embeddings=512,
+    )
     hf = transformers.LlamaForCausalLM(config)
     with torch.no_grad():
         for parameter in hf.parameters():

@@ -68,8 +68,13 @@ def things() -> st.SearchStrategy[Any]:
 )
 def test_explanations_asked_for_with_anything(name: str, thing: Any) -> None:
     asked: dict[str, Any] = {
-        "prompt": PROMPT["prompt"], "head": "L0H0", "query": -1, "key": 1, "answer": PROMPT["answer"], "draws": 2
-    }  # fmt: skip
+        "prompt": PROMPT["prompt"],
+        "head": "L0H0",
+        "query": -1,
+        "key": 1,
+        "answer": PROMPT["answer"],
+        "draws": 2,
+    }
     asked[name] = thing
     prompt = asked.pop("prompt")
     found = ends_well("explain, from Python", lambda: headwise.explain(small_model(), prompt, **asked))

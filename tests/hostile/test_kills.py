@@ -41,11 +41,18 @@ def labelled(path: Path) -> Path:
     return write_lines(
         path,
         [
-            {"prompt": f"The [[right:{a}]] is in Box A . The [[wrong:{b}]] is in Box B . The {a} is in Box",
-             "positive": ["right"], "negative": ["wrong"], "groups": {"entity": a}, "feature": "box"}
-            for a in WORDS for b in WORDS if a != b
+            {
+                "prompt": f"The [[right:{a}]] is in Box A . The [[wrong:{b}]] is in Box B . The {a} is in Box",
+                "positive": ["right"],
+                "negative": ["wrong"],
+                "groups": {"entity": a},
+                "feature": "box",
+            }
+            for a in WORDS
+            for b in WORDS
+            if a != b
         ],
-    )  # fmt: skip
+    )
 
 
 class Command:

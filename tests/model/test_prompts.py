@@ -61,7 +61,10 @@ def test_several_prompts_as_one_array(gpt2: Model) -> None:
 @pytest.mark.parametrize(
     ("prompt", "line"),
     [
-        ([5, 61], "token 61 at position 1 of prompt 0 is not in the model's vocabulary, which has tokens 0 to 60"),
+        (
+            [5, 61],
+            "token 61 at position 1 of prompt 0 is not in the model's vocabulary, which has tokens 0 to 60",
+        ),
         ([5, -1], "token -1 at position 1 of prompt 0 is not in the model's vocabulary"),
         ([5, 2**70], "token 1180591620717411303424 at position 1"),
         ([5, 10**5000], "token a number of thousands of digits at position 1"),
@@ -82,7 +85,7 @@ def test_several_prompts_as_one_array(gpt2: Model) -> None:
         ([[5, 9], None], "None is not a prompt"),
         ("text", "this model has no tokenizer: give prompts as token ids"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_prompt(gpt2: Model, prompt: Any, line: str) -> None:
     assert line in refusal(lambda: gpt2.capture(prompt))
     assert line in refusal(lambda: gpt2.split(prompt))

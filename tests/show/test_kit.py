@@ -85,12 +85,21 @@ def test_side_and_channels_of_a_circuit_are_text_in_a_notebook() -> None:
 def test_every_string_of_a_figure_is_text_and_its_numbers_stay() -> None:
     figure = go.Figure(
         go.Heatmap(
-            z=[[0.1, None]], x=[HOSTILE, "b"], y=["c"], text=[[HOSTILE, "d"]], name=HOSTILE,
-            customdata=[[HOSTILE, 1]], hovertemplate="%{x}<br>%{text}<extra></extra>",
+            z=[[0.1, None]],
+            x=[HOSTILE, "b"],
+            y=["c"],
+            text=[[HOSTILE, "d"]],
+            name=HOSTILE,
+            customdata=[[HOSTILE, 1]],
+            hovertemplate="%{x}<br>%{text}<extra></extra>",
             colorbar={"title": {"text": HOSTILE}},
         ),
-        layout={"title": {"text": HOSTILE}, "annotations": [{"text": HOSTILE}], "xaxis": {"ticktext": [HOSTILE]}},
-    )  # fmt: skip
+        layout={
+            "title": {"text": HOSTILE},
+            "annotations": [{"text": HOSTILE}],
+            "xaxis": {"ticktext": [HOSTILE]},
+        },
+    )
     made = inert(figure)
     assert "<" not in json.dumps({**made, "data": [{**made["data"][0], "hovertemplate": ""}]})
     assert made["data"][0]["hovertemplate"] == "%{x}<br>%{text}<extra></extra>"

@@ -61,8 +61,19 @@ def test_a_killed_run_continues_to_the_same_bytes(
     answer_file: Path, whole_run: Path, tmp_path: Path, workers: int
 ) -> None:
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "headwise.cli.main", "circuits", str(answer_file), "--model", str(DATA),
-               "--workers", str(workers), "--out", str(out)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "headwise.cli.main",
+        "circuits",
+        str(answer_file),
+        "--model",
+        str(DATA),
+        "--workers",
+        str(workers),
+        "--out",
+        str(out),
+    ]
     source = str(Path(headwise.__file__).parent.parent)
     process = subprocess.Popen(
         command, env=os.environ | {"PYTHONPATH": source}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

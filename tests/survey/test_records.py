@@ -22,17 +22,36 @@ from headwise.survey.reading import FILES
 from headwise.survey.records import CircuitRun, PromptRecord, save_run
 from headwise.survey.schema import COLUMNS
 
-CONFIG = {"model": "tiny", "weight_hash": "a" * 64, "dtype": "float32", "task": "t", "settings": {},
-          "mode": "exact", "tau": None, "seed": 0, "prompts": 3}  # fmt: skip
+CONFIG = {
+    "model": "tiny",
+    "weight_hash": "a" * 64,
+    "dtype": "float32",
+    "task": "t",
+    "settings": {},
+    "mode": "exact",
+    "tau": None,
+    "seed": 0,
+    "prompts": 3,
+}
 SHAPE = ModelShape.of(tiny("llama")).model_dump()
 
 
 def row(number: int, circuit: Circuit, status: str = "traced") -> dict[str, Any]:
-    return {"prompt": number, "text": "text", "token_ids": circuit.token_ids, "tokens": circuit.tokens,
-            "answer": circuit.answer, "wrong": circuit.wrong, "answer_id": circuit.answer_id,
-            "wrong_id": circuit.wrong_id, "labels": '{"wording": "1"}', "status": status,
-            "reason": None if status == "traced" else "why", "difference": circuit.difference,
-            "top": circuit.top}  # fmt: skip
+    return {
+        "prompt": number,
+        "text": "text",
+        "token_ids": circuit.token_ids,
+        "tokens": circuit.tokens,
+        "answer": circuit.answer,
+        "wrong": circuit.wrong,
+        "answer_id": circuit.answer_id,
+        "wrong_id": circuit.wrong_id,
+        "labels": '{"wording": "1"}',
+        "status": status,
+        "reason": None if status == "traced" else "why",
+        "difference": circuit.difference,
+        "top": circuit.top,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -234,19 +253,44 @@ def changed(path: Path, table: str, column: str, value: Any, at: int = 0) -> Non
 
 @pytest.mark.parametrize(
     ("table", "column", "value"),
-    [("edges", "weight", float("nan")), ("edges", "weight", float("inf")), ("edges", "prompt", 2),
-     ("edges", "side", "both"), ("edges", "source_kind", "junk"), ("edges", "channels", [-1]),
-     ("edges", "channels", [0, 1, 2, 3, 4, 5, 6]), ("edges", "channels", [999]), ("edges", "source_layer", -2),
-     ("edges", "source_layer", 99), ("edges", "target_head", 99), ("edges", "target_layer", 99),
-     ("edges", "source_query", 200), ("edges", "target_key", -1), ("edges", "strengths", [float("nan")]),
-     ("firings", "attention", 7.0), ("firings", "attention", float("nan")), ("firings", "after_key", -0.5),
-     ("firings", "layer", 99), ("firings", "head", -1), ("firings", "query", 200), ("firings", "prompt", 2),
-     ("prompts", "n_edges", -5), ("prompts", "n_firings", 10**6), ("prompts", "prompt", 1),
-     ("prompts", "labels", "5"), ("prompts", "labels", "{"), ("prompts", "labels", '{"a": 5}'),
-     ("prompts", "labels", "[" * 100_000), ("prompts", "status", "fine"), ("prompts", "difference", float("inf")),
-     ("prompts", "token_ids", [1, 2]), ("prompts", "token_ids", [-1] * 9), ("prompts", "answer_id", 10**6),
-     ("prompts", "wrong_id", -3)],
-)  # fmt: skip
+    [
+        ("edges", "weight", float("nan")),
+        ("edges", "weight", float("inf")),
+        ("edges", "prompt", 2),
+        ("edges", "side", "both"),
+        ("edges", "source_kind", "junk"),
+        ("edges", "channels", [-1]),
+        ("edges", "channels", [0, 1, 2, 3, 4, 5, 6]),
+        ("edges", "channels", [999]),
+        ("edges", "source_layer", -2),
+        ("edges", "source_layer", 99),
+        ("edges", "target_head", 99),
+        ("edges", "target_layer", 99),
+        ("edges", "source_query", 200),
+        ("edges", "target_key", -1),
+        ("edges", "strengths", [float("nan")]),
+        ("firings", "attention", 7.0),
+        ("firings", "attention", float("nan")),
+        ("firings", "after_key", -0.5),
+        ("firings", "layer", 99),
+        ("firings", "head", -1),
+        ("firings", "query", 200),
+        ("firings", "prompt", 2),
+        ("prompts", "n_edges", -5),
+        ("prompts", "n_firings", 10**6),
+        ("prompts", "prompt", 1),
+        ("prompts", "labels", "5"),
+        ("prompts", "labels", "{"),
+        ("prompts", "labels", '{"a": 5}'),
+        ("prompts", "labels", "[" * 100_000),
+        ("prompts", "status", "fine"),
+        ("prompts", "difference", float("inf")),
+        ("prompts", "token_ids", [1, 2]),
+        ("prompts", "token_ids", [-1] * 9),
+        ("prompts", "answer_id", 10**6),
+        ("prompts", "wrong_id", -3),
+    ],
+)
 def test_tables_changed_on_purpose_are_refused(
     tmp_path: Path, circuits: list[Circuit], table: str, column: str, value: Any
 ) -> None:
@@ -266,9 +310,19 @@ def test_counts_that_balance_do_not_hide_a_negative_one(tmp_path: Path, circuits
 
 @pytest.mark.parametrize(
     "config",
-    [{"weight_hash": None}, {"weight_hash": ""}, {"weight_hash": 5}, {"weight_hash": "a" * 63}, {"model": None},
-     {"mode": "fast"}, {"shape": 3}, {"shape": {**SHAPE, "layers": 0}}, {"prompts": -1}, {"more": 1}],
-)  # fmt: skip
+    [
+        {"weight_hash": None},
+        {"weight_hash": ""},
+        {"weight_hash": 5},
+        {"weight_hash": "a" * 63},
+        {"model": None},
+        {"mode": "fast"},
+        {"shape": 3},
+        {"shape": {**SHAPE, "layers": 0}},
+        {"prompts": -1},
+        {"more": 1},
+    ],
+)
 def test_manifests_of_other_shape_are_refused(
     tmp_path: Path, circuits: list[Circuit], config: dict[str, Any]
 ) -> None:

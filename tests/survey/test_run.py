@@ -63,8 +63,12 @@ def test_the_same_bytes_again_and_with_two_workers(
     trace_many(small_model(), answer_file, out=tmp_path / "two", workers=2)
     expected = contents(whole_run)
     assert sorted(expected) == [
-        "edges.parquet", "firings.parquet", "manifest.json", "prompts.parquet", "schema.json",
-    ]  # fmt: skip
+        "edges.parquet",
+        "firings.parquet",
+        "manifest.json",
+        "prompts.parquet",
+        "schema.json",
+    ]
     assert contents(tmp_path / "again") == expected
     assert contents(tmp_path / "two") == expected
     # A finished run is returned as it is.
@@ -90,8 +94,12 @@ def test_wrong_empty_and_failing_prompts_are_recorded(tmp_path: Path) -> None:
     run = trace_many(small_model(), write_lines(tmp_path / "mine.jsonl", lines), out=tmp_path / "run")
     status = run.prompts.column("status").to_pylist()
     assert {n: s for n, s in enumerate(status) if s != "traced"} == {
-        3: "wrong", 6: "wrong", 7: "wrong", 8: "wrong", 9: "failed",
-    }  # fmt: skip
+        3: "wrong",
+        6: "wrong",
+        7: "wrong",
+        8: "wrong",
+        9: "failed",
+    }
     rows = run.prompts.to_pylist()
     assert "the prompt has" in rows[9]["reason"]
     assert "context is 64" in rows[9]["reason"]
@@ -176,11 +184,15 @@ def test_a_model_without_words_needs_none_of_its_own(tmp_path: Path) -> None:
 def test_a_set_of_your_own(tmp_path: Path) -> None:
     lines, words = answer_lines(3), small_model().tokenizer
     made = [
-        AnswerPrompt(x["prompt"], x["answer"], x["wrong"], x["labels"], *(
-            words(x[name], add_special_tokens=False).input_ids[0] for name in ("answer", "wrong")
-        ))
+        AnswerPrompt(
+            x["prompt"],
+            x["answer"],
+            x["wrong"],
+            x["labels"],
+            *(words(x[name], add_special_tokens=False).input_ids[0] for name in ("answer", "wrong")),
+        )
         for x in lines
-    ]  # fmt: skip
+    ]
     run = trace_many(small_model(), AnswerSet("own", tuple(made)), out=tmp_path / "run")
     assert run.config["task"] == "own"
     assert run.config["prompts"] == len(run.traced) == 3
@@ -222,9 +234,12 @@ def test_the_command_prints_a_summary(
     ],
 )
 def test_bad_requests_are_one_line(
-    arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    arguments: tuple[str, ...],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(("circuits", *arguments)) == 2
     printed = capsys.readouterr()

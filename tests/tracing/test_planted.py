@@ -17,9 +17,14 @@ def _planted() -> tuple[Model, torch.Tensor]:
     """Token, position and previous-token features on separate coordinates. Layer 0 copies the previous token into the
     third group; layer 1 looks for the token that the query holds there, each token with a strength of its own."""
     config = transformers.GPT2Config(
-        vocab_size=VOCABULARY, n_positions=POSITIONS, n_embd=WIDTH, n_layer=2, n_head=1,
-        bos_token_id=None, eos_token_id=None,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        n_positions=POSITIONS,
+        n_embd=WIDTH,
+        n_layer=2,
+        n_head=1,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
     hf = transformers.GPT2LMHeadModel(config).double()
     # pairs of opposite entries have mean zero: LayerNorm's centring leaves them as they are
     eye = torch.eye(WIDTH, dtype=torch.float64)

@@ -130,9 +130,11 @@ def test_a_writer_that_lost_several_channels_is_one_signal() -> None:
     removed = tuple(
         Removed(Signal(cell.head, "key", writer, (channel,)), attribution, drop, (strength,))
         for writer, channel, attribution, drop, strength in (
-            (mlp, 4, 0.5, 0.25, 1.0), (head, 4, 0.25, 0.125, 2.0), (mlp, 1, 0.125, 0.0625, 3.0),
+            (mlp, 4, 0.5, 0.25, 1.0),
+            (head, 4, 0.25, 0.125, 2.0),
+            (mlp, 1, 0.125, 0.0625, 3.0),
         )
-    )  # fmt: skip
+    )
     found = SideSignals(
         cell=cell, side="key", tau=0.5, attention=0.9, after=0.4625, removed=removed, completeness=0.0
     )

@@ -20,8 +20,19 @@ app = new_app(
 )
 
 ROW = (
-    "row", "prompt", "prompt_file", "chat", "head", "query", "features", "method", "model", "html", "save", "as_json"
-)  # fmt: skip
+    "row",
+    "prompt",
+    "prompt_file",
+    "chat",
+    "head",
+    "query",
+    "features",
+    "method",
+    "model",
+    "html",
+    "save",
+    "as_json",
+)
 
 
 @app.command()

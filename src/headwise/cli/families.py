@@ -72,9 +72,15 @@ def families(
         check_model(run, loaded)
     with Working("finding families") as progress:
         found = find_families(
-            run, out=place, distance=distance, by=by, model=loaded, sample=sample, seed=seed,
+            run,
+            out=place,
+            distance=distance,
+            by=by,
+            model=loaded,
+            sample=sample,
+            seed=seed,
             progress=lambda stage, done, total: progress.stage(stage, done / max(1, total)),
-        )  # fmt: skip
+        )
         progress.stage("drawing")
         from headwise.show.families.report import families_report
 

@@ -60,9 +60,18 @@ def features(
     from headwise.model.loading.load import load
 
     options = task_options(
-        prompts=prompts, test=test, scan=scan, contrasts=contrasts, variant=variant, pairs=pairs,
-        categories=categories, items=items, hold_out=hold_out, jitter=jitter or None, format=format,
-    )  # fmt: skip
+        prompts=prompts,
+        test=test,
+        scan=scan,
+        contrasts=contrasts,
+        variant=variant,
+        pairs=pairs,
+        categories=categories,
+        items=items,
+        hold_out=hold_out,
+        jitter=jitter or None,
+        format=format,
+    )
     loaded = load(model)
     with stage_bars() as progress:
         run = find_features(

@@ -64,9 +64,15 @@ def sinks(
         given = [p.prompt for p in make_answers(task, loaded.tokenizer, prompts=prompts, seed=seed).prompts]
     with stage_bars() as progress:
         study = find_sinks(
-            loaded, given[:prompts], threshold=threshold, parked=parked, traced=traced, proved=proved,
-            seed=seed, progress=progress,
-        )  # fmt: skip
+            loaded,
+            given[:prompts],
+            threshold=threshold,
+            parked=parked,
+            traced=traced,
+            proved=proved,
+            seed=seed,
+            progress=progress,
+        )
     document = study.to_json()
     if out is not None:
         from headwise.show.sinks.report import sinks_report

@@ -17,9 +17,24 @@ from headwise.errors import HeadwiseError
 HANDLER = "headwise"
 # What our own tables are drawn with; anything else that an encoding lacks is written as its escape.
 _PLAIN = {
-    "█": "#", "…": "...", "→": "->", "←": "<-", "–": "-", "—": "-", "−": "-", "±": "+/-", "×": "x", "·": ".",
-    "’": "'", "≥": ">=", "≤": "<=", "Δ": "delta", "σ": "sigma", "τ": "tau", "─": "-",
-}  # fmt: skip
+    "█": "#",
+    "…": "...",
+    "→": "->",
+    "←": "<-",
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "±": "+/-",
+    "×": "x",
+    "·": ".",
+    "’": "'",
+    "≥": ">=",
+    "≤": "<=",
+    "Δ": "delta",
+    "σ": "sigma",
+    "τ": "tau",
+    "─": "-",
+}
 
 
 def prepare() -> None:

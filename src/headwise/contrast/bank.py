@@ -205,9 +205,15 @@ def _feature(shape: _FeatureShape, number: int, tensors: Mapping[str, torch.Tens
         if value.dtype != torch.float64 or value.ndim != axes or not bool(value.isfinite().all()):
             raise HeadwiseError(f"features[{number}].{part} is not a finite tensor of {axes} axes in float64")
     made = BankFeature(
-        name=shape.name, head=Head.parse(shape.head), query=Subspace(query), key=Subspace(key), sigma=sigma,
-        rank_energy=shape.rank_energy, rank_null=shape.rank_null, parts=shape.parts,
-    )  # fmt: skip
+        name=shape.name,
+        head=Head.parse(shape.head),
+        query=Subspace(query),
+        key=Subspace(key),
+        sigma=sigma,
+        rank_energy=shape.rank_energy,
+        rank_null=shape.rank_null,
+        parts=shape.parts,
+    )
     if made.rank != shape.rank:
         raise HeadwiseError(f"features[{number}].key has rank {made.rank}, but the record says {shape.rank}")
     if bool((sigma < 0).any()):

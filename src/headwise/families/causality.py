@@ -274,16 +274,28 @@ def _tested(s: _Set, outcomes: Mapping[int, np.ndarray], seed: int) -> CausalTes
         size = values[:, 1, 1].mean() / max(float(values[:, 1, 2:].mean()), 1e-12)
         effects.append(
             Effect(
-                family, len(change), float(values[:, 0, 0].mean()), float(change.mean()),
-                *_interval(resampled), float(control.mean()), *_interval(control[pick].mean(1)),
-                float(((values[:, 0, 1:2] <= 0) & ahead).mean()), float(((values[:, 0, 2:] <= 0) & ahead).mean()),
+                family,
+                len(change),
+                float(values[:, 0, 0].mean()),
+                float(change.mean()),
+                *_interval(resampled),
+                float(control.mean()),
+                *_interval(control[pick].mean(1)),
+                float(((values[:, 0, 1:2] <= 0) & ahead).mean()),
+                float(((values[:, 0, 2:] <= 0) & ahead).mean()),
                 float(size),
             )
-        )  # fmt: skip
+        )
     return CausalTest(
-        s.own, s.other, len(s.features), heads, effects[0], effects[1], means[0] - means[1],
+        s.own,
+        s.other,
+        len(s.features),
+        heads,
+        effects[0],
+        effects[1],
+        means[0] - means[1],
         *_interval(drawn[0] - drawn[1]),
-    )  # fmt: skip
+    )
 
 
 def _interval(values: np.ndarray) -> tuple[float, float]:

@@ -141,11 +141,21 @@ def compare(
             low, high = (float(q) for q in np.quantile(spread, [0.025, 0.975]))
             result.append(
                 HeadComparison(
-                    one.head, one.side, a, b, float(_cosine(first.mean(0), second.mean(0))), low, high,
-                    verdict(low, high), _of_representatives(one, representatives[a], representatives[b]),
-                    _within(first), _within(second), len(first), len(second),
+                    one.head,
+                    one.side,
+                    a,
+                    b,
+                    float(_cosine(first.mean(0), second.mean(0))),
+                    low,
+                    high,
+                    verdict(low, high),
+                    _of_representatives(one, representatives[a], representatives[b]),
+                    _within(first),
+                    _within(second),
+                    len(first),
+                    len(second),
                 )
-            )  # fmt: skip
+            )
     return result
 
 

@@ -182,9 +182,16 @@ def _partition(
 
 
 def _families(
-    run: CircuitRun, signals: Incidence, distances: np.ndarray, clustering: Clustering, labels: np.ndarray,
-    names: list[str], representatives: list[int], groups: dict[str, np.ndarray], by: str | None,
-) -> list[Family]:  # fmt: skip
+    run: CircuitRun,
+    signals: Incidence,
+    distances: np.ndarray,
+    clustering: Clustering,
+    labels: np.ndarray,
+    names: list[str],
+    representatives: list[int],
+    groups: dict[str, np.ndarray],
+    by: str | None,
+) -> list[Family]:
     table = run.prompts.take(run.traced)
     text, answer, top = (table.column(name).to_pylist() for name in ("text", "answer", "top"))
     difference, edges = (

@@ -63,8 +63,12 @@ class Manifest(Shape):
 
     @classmethod
     def of(
-        cls, kind: str, config: Mapping[str, Any], versions: Mapping[str, str], files: Mapping[str, str] | None = None
-    ) -> Manifest:  # fmt: skip
+        cls,
+        kind: str,
+        config: Mapping[str, Any],
+        versions: Mapping[str, str],
+        files: Mapping[str, str] | None = None,
+    ) -> Manifest:
         # Tuples and the like become what a reader of the file will see.
         plain = jsons.parse(jsons.dumps(config))
         record = {"schema": SCHEMA, "kind": kind, "config": plain, "versions": dict(versions)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwise.show.kit.escape import text
-from headwise.show.kit.table import Column, Table, notebook
+from headwise.show.kit.table import Table, TableColumn, notebook
 from headwise.why.sentence import spoken
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def circuit(circuit: Circuit) -> str:
     ]
     lighter = len(circuit.edges) - len(rows)
     more = f"<p>… and {lighter} lighter edges</p>" if lighter else ""
-    edges = Table(("from", "to", "side", Column(name="weight", format=".3f"), "channels"), rows)
+    edges = Table(("from", "to", "side", TableColumn(name="weight", format=".3f"), "channels"), rows)
     notes = "".join(f"<p>{text(note)}</p>" for note in circuit.notes)
     return notebook(_said(circuit), notes, edges.html(bare=True), more)
 
@@ -60,7 +60,7 @@ def features_result(run: FeaturesResult) -> str:
     best = ", ".join(f"{h.head} {h.score:.2f}" for h in run.heads[:5])
     notes = "".join(f"<li>{text(warning)}</li>" for warning in run.warnings)
     numbers = ("rank", "null", "share", "percentile", "p")
-    features = Table([Column(name=c, number=c in numbers) for c in columns], rows)
+    features = Table([TableColumn(name=c, number=c in numbers) for c in columns], rows)
     sentence = f"{run.task} in {run.model}: the best heads are {best}."
     return notebook(sentence, features.html(bare=True), f"<ul>{notes}</ul>" if notes else "")
 
@@ -68,7 +68,7 @@ def features_result(run: FeaturesResult) -> str:
 def sinks_result(found: SinksResult) -> str:
     """How many heads park where, and the tokens that are sinks."""
     rows = [(repr(s.token), s.position, s.prompts, s.share, s.attention) for s in found.sinks[:12]]
-    share, attention = Column(name="share", format=".0%"), Column(name="attention", format=".2f")
+    share, attention = TableColumn(name="share", format=".0%"), TableColumn(name="attention", format=".2f")
     sinks = Table(("token", "position", "prompts", share, attention), rows)
     parked = f"{len(found.parked)} of {found.attention.numel()} heads park their attention on sinks"
     return notebook(f"Sinks in {found.model}: {parked}.", sinks.html(bare=True))
@@ -87,8 +87,8 @@ def sparsity_result(found: SparsityResult) -> str:
         )
         for one in (*found.heads, found.overall)
     ]
-    sparsity, rotated = Column(name="sparsity", format=".2f"), Column(name="rotated", format=".2f")
-    needed = Column(name="channels needed", format=".1f")
+    sparsity, rotated = TableColumn(name="sparsity", format=".2f"), TableColumn(name="rotated", format=".2f")
+    needed = TableColumn(name="channels needed", format=".1f")
     heads = Table(("head", "cells", sparsity, rotated, "difference", needed), rows)
     return notebook(f"{found.task} in {found.model}: {found.traced} circuits.", heads.html(bare=True))
 
@@ -99,7 +99,7 @@ def families_result(found: FamiliesResult) -> str:
         (f.name, f.size, f.share, f.core, f.distance, f.prompt)
         for f in sorted(found.families, key=lambda f: -f.size)
     ]
-    share, distance = Column(name="share", format=".0%"), Column(name="distance", format=".2f")
+    share, distance = TableColumn(name="share", format=".0%"), TableColumn(name="distance", format=".2f")
     families = Table(("family", "circuits", share, "core", distance, "representative"), rows)
     how = f"by {found.grouped_by}" if found.grouped_by else "by clustering"
     sentence = f"{len(found.labels)} circuits in {found.n_families} families {how}."
@@ -119,13 +119,13 @@ def explanation(why: Explanation) -> str:
     """The sentence, the verdict and three small tables: what, who, proof."""
     holds, words = why.proof.verdict
     colour = "#12805c" if holds else "#c2321e"
-    who = ("component", "side", "at", "read", "channels", Column(name="share", number=True))
+    who = ("component", "side", "at", "read", "channels", TableColumn(name="share", number=True))
     proof = (
         "model",
-        *(Column(name=n, number=True) for n in ("predicted", "attention", "probability", "lead")),
+        *(TableColumn(name=n, number=True) for n in ("predicted", "attention", "probability", "lead")),
     )
     tables = (
-        Table(("channel", Column(name="relative logit", number=True)), _what(why), "What"),
+        Table(("channel", TableColumn(name="relative logit", number=True)), _what(why), "What"),
         Table(who, _who(why), "Who"),
         Table(proof, _proof(why), "Proof"),
     )

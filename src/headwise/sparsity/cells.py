@@ -108,9 +108,13 @@ def split_cells(
 
 
 def _split(
-    model: Model, head: Head, rows: Sequence[tuple[int, float, Tensor, Tensor, float]], scale: float, rotations: int,
+    model: Model,
+    head: Head,
+    rows: Sequence[tuple[int, float, Tensor, Tensor, float]],
+    scale: float,
+    rotations: int,
     seed: int,
-) -> SplitCells:  # fmt: skip
+) -> SplitCells:
     channels = Channels.of(model, head)
     rows = sorted(rows, key=lambda row: row[0])
     q, key = torch.stack([row[2] for row in rows]), torch.stack([row[3] for row in rows])

@@ -92,9 +92,13 @@ def circuits_of(model: Model, prompts: Sequence[AnswerPrompt], rules: TraceJob) 
             continue
         wrong = [w for i in places if (w := prompts[i].wrong_id) is not None] if compared else None
         circuits = trace(
-            model, [prompts[i].prompt for i in places], answer=[prompts[i].answer_id for i in places], wrong=wrong,
-            mode=rules.mode, tau=rules.tau,
-        )  # fmt: skip
+            model,
+            [prompts[i].prompt for i in places],
+            answer=[prompts[i].answer_id for i in places],
+            wrong=wrong,
+            mode=rules.mode,
+            tau=rules.tau,
+        )
         made |= dict(zip(places, circuits, strict=True))
     return [made[i] for i in range(len(prompts))]
 

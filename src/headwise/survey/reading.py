@@ -85,9 +85,12 @@ def _limits(name: str, shape: ModelShape) -> list[tuple[str, int]]:
         return [("layer", shape.layers), ("head", shape.heads)]
     # The answer is a layer above all others.
     return [
-        ("source_layer", shape.layers), ("source_head", shape.heads), ("target_layer", shape.layers + 1),
-        ("target_head", shape.heads), ("channels", shape.d_head),
-    ]  # fmt: skip
+        ("source_layer", shape.layers),
+        ("source_head", shape.heads),
+        ("target_layer", shape.layers + 1),
+        ("target_head", shape.heads),
+        ("channels", shape.d_head),
+    ]
 
 
 class _Labels(Shape):

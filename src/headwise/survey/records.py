@@ -41,34 +41,65 @@ def circuit_rows(prompt: int, circuit: Circuit) -> tuple[list[dict[str, Any]], l
     """Rows of edges and of firings, in a fixed order: from the answer downwards."""
     after = {(c.target, c.side): c.predicted for c in circuit.counterfactuals}
     firings = [
-        {"prompt": prompt, "layer": n.layer, "head": n.head, "query": n.query, "key": n.key, "attention": n.attention,
-         "after_query": after.get((n.id, "query")), "after_key": after.get((n.id, "key"))}
+        {
+            "prompt": prompt,
+            "layer": n.layer,
+            "head": n.head,
+            "query": n.query,
+            "key": n.key,
+            "attention": n.attention,
+            "after_query": after.get((n.id, "query")),
+            "after_key": after.get((n.id, "key")),
+        }
         for n in sorted(circuit.heads, key=lambda n: (-n.layer, n.head or 0, n.query, n.key))
-    ]  # fmt: skip
+    ]
     edges = []
     for edge in circuit.edges:
         source, target = circuit.by_id[edge.source], circuit.by_id[edge.target]
         edges.append(
-            {"prompt": prompt, "source": source.name, "source_kind": source.kind, "source_layer": source.layer,
-             "source_head": source.head, "source_query": source.query, "source_key": source.key,
-             "target": target.name, "target_layer": target.layer, "target_head": target.head,
-             "target_query": target.query, "target_key": target.key, "side": edge.side, "weight": edge.weight,
-             "channels": edge.channels, "strengths": edge.strengths}
-        )  # fmt: skip
+            {
+                "prompt": prompt,
+                "source": source.name,
+                "source_kind": source.kind,
+                "source_layer": source.layer,
+                "source_head": source.head,
+                "source_query": source.query,
+                "source_key": source.key,
+                "target": target.name,
+                "target_layer": target.layer,
+                "target_head": target.head,
+                "target_query": target.query,
+                "target_key": target.key,
+                "side": edge.side,
+                "weight": edge.weight,
+                "channels": edge.channels,
+                "strengths": edge.strengths,
+            }
+        )
     edges.sort(
         key=lambda e: (
-            -e["target_layer"], e["target_head"] or 0, e["target_query"], e["target_key"], e["side"] == "key",
-            -e["weight"], e["source_layer"], e["source_kind"], e["source_head"] or 0, e["source_query"],
+            -e["target_layer"],
+            e["target_head"] or 0,
+            e["target_query"],
+            e["target_key"],
+            e["side"] == "key",
+            -e["weight"],
+            e["source_layer"],
+            e["source_kind"],
+            e["source_head"] or 0,
+            e["source_query"],
             e["source_key"],
         )
-    )  # fmt: skip
+    )
     return edges, firings
 
 
 def _rebuilt(
-    prompt: Mapping[str, Any], edges: Iterable[Mapping[str, Any]], firings: Iterable[Mapping[str, Any]],
+    prompt: Mapping[str, Any],
+    edges: Iterable[Mapping[str, Any]],
+    firings: Iterable[Mapping[str, Any]],
     config: Mapping[str, Any],
-) -> Circuit:  # fmt: skip
+) -> Circuit:
     nodes: dict[str, Node] = {}
     made: list[Edge] = []
     removed: dict[tuple[str, str], int] = {}

@@ -56,9 +56,19 @@ def side_by_side(found: FamiliesResult, first: int, second: int) -> go.Figure:
                 x += [a, c, None]
                 y += [b, d, None]
             figure.add_trace(
-                go.Scatter(x=x, y=y, mode="lines", line={"color": shade, "width": width}, name=name, hoverinfo="skip",
-                           showlegend=name != "in both" or column == 1, legendgroup=name), 1, column,
-            )  # fmt: skip
+                go.Scatter(
+                    x=x,
+                    y=y,
+                    mode="lines",
+                    line={"color": shade, "width": width},
+                    name=name,
+                    hoverinfo="skip",
+                    showlegend=name != "in both" or column == 1,
+                    legendgroup=name,
+                ),
+                1,
+                column,
+            )
         others = {n for pair in theirs for n in pair}
         for node_names, shade, name in (
             (sorted({n for p in drawn for n in p} & others), NEUTRAL, "in both"),
@@ -66,10 +76,20 @@ def side_by_side(found: FamiliesResult, first: int, second: int) -> go.Figure:
         ):
             places = [_place(n, right) for n in node_names]
             figure.add_trace(
-                go.Scatter(x=[p[0] for p in places], y=[p[1] for p in places], mode="markers", text=node_names,
-                           hovertemplate="%{text}<extra></extra>", marker={"size": 8, "color": shade}, name=name,
-                           legendgroup=name, showlegend=False), 1, column,
-            )  # fmt: skip
+                go.Scatter(
+                    x=[p[0] for p in places],
+                    y=[p[1] for p in places],
+                    mode="markers",
+                    text=node_names,
+                    hovertemplate="%{text}<extra></extra>",
+                    marker={"size": 8, "color": shade},
+                    name=name,
+                    legendgroup=name,
+                    showlegend=False,
+                ),
+                1,
+                column,
+            )
     styled(figure, height=640, margin={"l": 56, "r": 24, "t": 84, "b": 52})
     figure.update_layout(legend={"y": 1.06})
     ticks = list(range(right + 1))

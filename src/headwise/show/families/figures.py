@@ -1,4 +1,4 @@
-"""Figures of circuit families: distances, numbers of families, what they are made of, heads, causality.
+"""Figures of circuit families: numbers of families, what they are made of, heads, causality.
 
 Each takes a :class:`headwise.families.result.FamiliesResult` and gives a Plotly figure whose size does not grow with
 the number of prompts.
@@ -6,7 +6,6 @@ the number of prompts.
 
 from __future__ import annotations
 
-import colorsys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +13,14 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from headwise.families.cluster import LEVEL, STABLE, leaf_order
+from headwise.families.cluster import LEVEL, STABLE
 from headwise.families.compare import OPPOSITE, SAME
-from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, SEQUENTIAL, between, styled
-from headwise.strings import natural, whole_number
+from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, between, styled
+from headwise.strings import natural
 
 if TYPE_CHECKING:
     from headwise.families.result import FamiliesResult
 
-CELLS = 400
-"""Rows and columns of the heat map at most."""
-MERGES = 80
-"""Merges of the dendrogram that are drawn, from the top."""
-NAMED_VALUES = 12
-"""Values of a label that the legend of its strip names; of more than that, each is named under the mouse."""
 NAMED_HEADS = 60
 """Heads whose names fit along an axis."""
 VERDICTS = {
@@ -40,177 +33,6 @@ VERDICTS = {
 
 def family_colour(number: int) -> str:
     return PALETTE[number % len(PALETTE)]
-
-
-def colours(count: int) -> list[str]:
-    """As many colours as there are values: the palette, or hues around the circle where it is too short."""
-    if count <= len(PALETTE):
-        return list(PALETTE[:count])
-    made = []
-    for i in range(count):
-        r, g, b = colorsys.hls_to_rgb(i / count, (0.42, 0.55, 0.68)[i % 3], 0.6)
-        made.append(f"rgb({round(255 * r)},{round(255 * g)},{round(255 * b)})")
-    return made
-
-
-# --- distances -----------------------------------------------------------------------------------------------------
-
-
-def drawn_order(found: FamiliesResult) -> np.ndarray:
-    """Circuits in the order of the tree; grouped by a label, group by group."""
-    order = leaf_order(found.clustering.tree)
-    return order if found.grouped_by is None else order[np.argsort(found.labels[order], kind="stable")]
-
-
-def block_means(distances: np.ndarray, order: np.ndarray, cells: int = CELLS) -> np.ndarray:
-    """The matrix in this order, averaged over blocks so that at most ``cells`` rows are left."""
-    n = len(order)
-    ordered = distances[np.ix_(order, order)]
-    if n <= cells:
-        return ordered
-    starts = (np.arange(cells) * n) // cells
-    size = np.diff(np.append(starts, n))
-    sums = np.add.reduceat(np.add.reduceat(ordered, starts, 0), starts, 1)
-    return sums / (size[:, None] * size)
-
-
-def heat_map(found: FamiliesResult) -> go.Figure:
-    """All pairs of circuits in the order of the tree, with the tree above and labels below."""
-    order = drawn_order(found)
-    cells = block_means(found.distances, order)
-    shown, n = len(cells), len(order)
-    strips = (
-        {"family": np.array([found.families[f].name for f in found.labels])} if found.n_families > 1 else {}
-    )
-    strips |= {name: found.groups[name] for name in found.telling}
-    tree = found.grouped_by is None
-    heights = [0.14] * tree + [0.86] + [0.03] * len(strips)
-    figure = make_subplots(len(heights), 1, shared_xaxes=True, row_heights=heights, vertical_spacing=0.008)
-    main = 1 + tree
-    if tree:
-        _draw_tree(figure, found, order, shown / n)
-    low = float(np.quantile(cells[~np.eye(shown, dtype=bool)], 0.002)) if shown > 1 else 0.0
-    figure.add_trace(
-        go.Heatmap(
-            z=np.round(100 * cells).astype(np.uint8),
-            zmin=round(100 * low),
-            zmax=100,
-            colorscale=SEQUENTIAL,
-            reversescale=True,
-            colorbar={
-                "title": {"text": "distance"},
-                "tickformat": ".0f",
-                "ticksuffix": " %",
-                "len": 0.6,
-                "thickness": 12,
-            },
-            hovertemplate="distance %{z} %<extra></extra>",
-            name="distance",
-        ),
-        main,
-        1,
-    )
-    at = (np.arange(shown) * n) // shown
-    lines = [
-        _draw_strip(figure, row, name, values[order][at])
-        for row, (name, values) in enumerate(strips.items(), main + 1)
-    ]
-    below = 24 + 20 * max(lines, default=0)
-    figure.update_xaxes(showticklabels=False, showgrid=False, ticks="")
-    figure.update_yaxes(showgrid=False)
-    figure.update_yaxes(showticklabels=False, ticks="", autorange="reversed", row=main, col=1)
-    styled(
-        figure,
-        height=740 + 24 * len(strips) + below,
-        margin={"l": 90, "r": 24, "t": 20, "b": below},
-        legend={"orientation": "h", "x": 0, "y": -0.01, "yanchor": "top"},
-    )
-    figure.update_xaxes(showgrid=False, ticks="", showline=False)
-    figure.update_yaxes(showgrid=False)
-    return figure
-
-
-def _draw_strip(figure: go.Figure, row: int, name: str, values: np.ndarray) -> int:
-    """One label of every circuit in colour; the lines that its legend takes."""
-    names, codes = np.unique(values, return_inverse=True)
-    palette = colours(len(names))
-    if name == "family":
-        numbers = [whole_number(v) for v in names.tolist()]
-        palette = [c if v is None else family_colour(v) for v, c in zip(numbers, palette, strict=True)]
-    steps: list[list[Any]] = []
-    for i, colour in enumerate(palette):
-        steps += [[i / len(palette), colour], [(i + 1) / len(palette), colour]]
-    figure.add_trace(
-        go.Heatmap(
-            z=codes[None].astype(np.uint8),
-            zmin=-0.5,
-            zmax=len(names) - 0.5,
-            colorscale=steps,
-            showscale=False,
-            text=values[None].tolist(),
-            hovertemplate="%{fullData.name} %{text}<extra></extra>",
-            name=name,
-        ),
-        row,
-        1,
-    )
-    figure.update_yaxes(tickvals=[0], ticktext=[name], ticks="", row=row, col=1)
-    if len(names) > NAMED_VALUES:
-        return 0
-    for value, colour in zip(names.tolist(), palette, strict=True):
-        # A heat map has no legend of its own; points without a place do.
-        entry = go.Scatter(
-            x=[None],
-            y=[None],
-            mode="markers",
-            marker={"symbol": "square", "size": 11, "color": colour},
-            name=value,
-            legendgroup=name,
-            legendgrouptitle={"text": name},
-        )
-        figure.add_trace(entry, row, 1)
-    return 1 + len(names)
-
-
-def _draw_tree(figure: go.Figure, found: FamiliesResult, order: np.ndarray, scale: float) -> None:
-    """The top of the dendrogram; a subtree that is not drawn is a point in the middle of its circuits."""
-    tree, n = found.clustering.tree, len(order)
-    place = np.empty(2 * n - 1)
-    place[order] = np.arange(n)
-    size = np.concatenate((np.ones(n), tree[:, 3]))
-    height = np.concatenate((np.zeros(n), tree[:, 2]))
-    first = max(n, 2 * n - 1 - MERGES)
-    for node, (left, right) in enumerate(tree[:, :2].astype(int), n):
-        if node < first:  # the mean place of its leaves
-            place[node] = (place[left] * size[left] + place[right] * size[right]) / size[node]
-        else:
-            place[node] = (place[left] + place[right]) / 2
-    x: list[float | None] = []
-    y: list[float | None] = []
-    floor = float(height[first:].min()) - 0.02
-    for node in range(first, 2 * n - 1):
-        left, right = tree[node - n, :2].astype(int)
-        bottoms = [float(height[c]) if c >= first else floor for c in (left, right)]
-        a, b = float(place[left] * scale), float(place[right] * scale)
-        h = float(height[node])
-        x += [a, a, b, b, None]
-        y += [bottoms[0], h, h, bottoms[1], None]
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            mode="lines",
-            line={"width": 1, "color": NEUTRAL},
-            hoverinfo="skip",
-            name="tree",
-            showlegend=False,
-        ),
-        1,
-        1,
-    )
-    figure.update_yaxes(
-        title={"text": "distance", "font": {"size": 11}}, nticks=3, tickformat=".2f", row=1, col=1
-    )
 
 
 # --- how many ------------------------------------------------------------------------------------------------------
@@ -249,8 +71,14 @@ def numbers_of_families(found: FamiliesResult) -> go.Figure:
 
 
 def _line(x: Sequence[Any], y: Sequence[Any], name: str, colour: str) -> go.Scatter:
-    return go.Scatter(x=x, y=y, name=name, mode="lines+markers", line={"color": colour, "width": 2},
-                      marker={"size": 6, "color": colour})  # fmt: skip
+    return go.Scatter(
+        x=x,
+        y=y,
+        name=name,
+        mode="lines+markers",
+        line={"color": colour, "width": 2},
+        marker={"size": 6, "color": colour},
+    )
 
 
 def _band(
@@ -259,9 +87,19 @@ def _band(
     if not x:
         return
     figure.add_trace(
-        go.Scatter(x=[*x, *reversed(x)], y=[*low, *reversed(high)], fill="toself", mode="lines", name=name,
-                   line={"width": 0}, fillcolor="rgba(138,143,152,0.3)", hoverinfo="skip"), 1, column,
-    )  # fmt: skip
+        go.Scatter(
+            x=[*x, *reversed(x)],
+            y=[*low, *reversed(high)],
+            fill="toself",
+            mode="lines",
+            name=name,
+            line={"width": 0},
+            fillcolor="rgba(138,143,152,0.3)",
+            hoverinfo="skip",
+        ),
+        1,
+        column,
+    )
 
 
 def compositions(found: FamiliesResult) -> go.Figure:
@@ -271,25 +109,51 @@ def compositions(found: FamiliesResult) -> go.Figure:
     values = {name: sorted(np.unique(found.groups[name]).tolist(), key=natural) for name in labels}
     widths = [4.0, *(max(2.0, 0.75 * len(values[name])) for name in labels)]
     figure = make_subplots(
-        1, 1 + len(labels), shared_yaxes=True, column_widths=widths, horizontal_spacing=0.03,
+        1,
+        1 + len(labels),
+        shared_yaxes=True,
+        column_widths=widths,
+        horizontal_spacing=0.03,
         subplot_titles=("prompts", *labels),
-    )  # fmt: skip
+    )
     names = [f"family {f.name}" if found.grouped_by is None else f.name for f in families]
     figure.add_trace(
-        go.Bar(y=names, x=[f.size for f in families], orientation="h", name="prompts", text=[f.size for f in families],
-               marker={"color": [family_colour(f.family) for f in families]}, textposition="auto"), 1, 1,
-    )  # fmt: skip
+        go.Bar(
+            y=names,
+            x=[f.size for f in families],
+            orientation="h",
+            name="prompts",
+            text=[f.size for f in families],
+            marker={"color": [family_colour(f.family) for f in families]},
+            textposition="auto",
+        ),
+        1,
+        1,
+    )
     for column, name in enumerate(labels, 2):
         # Opaque cells and none where there are no prompts: the counts can be read on any paper.
         share = [[f.labels[name].get(v, 0) / f.size or None for v in values[name]] for f in families]
         count = [[f.labels[name].get(v, 0) or "" for v in values[name]] for f in families]
         figure.add_trace(
-            go.Heatmap(z=share, x=values[name], y=names, text=count, texttemplate="%{text}", zmin=0, zmax=1,
-                       xgap=1, ygap=1, textfont={"size": 11},
-                       colorscale=[[0, "#D9E4EE"], [1, "#0072B2"]], showscale=False, name=name,
-                       hovertemplate="%{y}, %{fullData.name} %{x}: %{text} prompts (%{z:.0%})<extra></extra>"),
-            1, column,
-        )  # fmt: skip
+            go.Heatmap(
+                z=share,
+                x=values[name],
+                y=names,
+                text=count,
+                texttemplate="%{text}",
+                zmin=0,
+                zmax=1,
+                xgap=1,
+                ygap=1,
+                textfont={"size": 11},
+                colorscale=[[0, "#D9E4EE"], [1, "#0072B2"]],
+                showscale=False,
+                name=name,
+                hovertemplate="%{y}, %{fullData.name} %{x}: %{text} prompts (%{z:.0%})<extra></extra>",
+            ),
+            1,
+            column,
+        )
         figure.update_xaxes(type="category", row=1, col=column)
     styled(
         figure, height=110 + 30 * len(families), showlegend=False, margin={"l": 80, "r": 24, "t": 44, "b": 44}
@@ -323,37 +187,59 @@ def cosines(found: FamiliesResult, first: int, second: int) -> go.Figure:
                 go.Scatter(
                     x=[h.head for h in rows],
                     y=[h.cosine for h in rows],
-                    error_y={"type": "data", "array": [h.high - h.cosine for h in rows], "thickness": 1.2, "width": 0,
-                             "arrayminus": [h.cosine - h.low for h in rows]},
+                    error_y={
+                        "type": "data",
+                        "array": [h.high - h.cosine for h in rows],
+                        "thickness": 1.2,
+                        "width": 0,
+                        "arrayminus": [h.cosine - h.low for h in rows],
+                    },
                     mode="markers+text" if named else "markers",
                     text=[f" {h.head}" for h in rows] if named else None,
                     textposition="middle right",
                     textfont={"size": 10},
                     marker={"color": colour, "size": 7},
-                    customdata=[[h.low, h.high, h.within_first, h.within_second, h.n_first, h.n_second] for h in rows],
+                    customdata=[
+                        [h.low, h.high, h.within_first, h.within_second, h.n_first, h.n_second] for h in rows
+                    ],
                     hovertemplate="%{x}: %{y:.2f} (%{customdata[0]:.2f} to %{customdata[1]:.2f})<br>inside families "
                     "%{customdata[2]:.2f}, %{customdata[3]:.2f}; prompts %{customdata[4]}, "
                     "%{customdata[5]}<extra></extra>",
                     name=verdict,
                     legendgroup=verdict,
                     showlegend=verdict not in shown,
-                ), row, 1,
-            )  # fmt: skip
+                ),
+                row,
+                1,
+            )
             shown.add(verdict)
         rows = [h for h in mine if h.side == side and h.medoids is not None]
         figure.add_trace(
-            go.Scatter(x=[h.head for h in rows], y=[h.medoids for h in rows], mode="markers",
-                       name="the two representatives", legendgroup="medoids", showlegend=row == 1,
-                       marker={"symbol": "diamond-open", "size": 7, "color": PALETTE[5]}), row, 1,
-        )  # fmt: skip
+            go.Scatter(
+                x=[h.head for h in rows],
+                y=[h.medoids for h in rows],
+                mode="markers",
+                name="the two representatives",
+                legendgroup="medoids",
+                showlegend=row == 1,
+                marker={"symbol": "diamond-open", "size": 7, "color": PALETTE[5]},
+            ),
+            row,
+            1,
+        )
         for level in (SAME, OPPOSITE):
             figure.add_hline(y=level, line={"dash": "dot", "width": 1, "color": NEUTRAL}, row=row, col=1)  # pyright: ignore[reportArgumentType]
     styled(figure, height=600, margin={"l": 56, "r": 24, "t": 92, "b": 64})
     figure.update_layout(legend={"y": 1.08})
     figure.update_xaxes(
-        categoryorder="array", categoryarray=heads, tickangle=-90, tickfont={"size": 9}, dtick=1,
-        showticklabels=not crowded, showgrid=not crowded,
-    )  # fmt: skip
+        categoryorder="array",
+        categoryarray=heads,
+        tickangle=-90,
+        tickfont={"size": 9},
+        dtick=1,
+        showticklabels=not crowded,
+        showgrid=not crowded,
+    )
     if crowded:
         figure.update_xaxes(title="heads, from the first layer to the last", row=2, col=1)
     figure.update_yaxes(range=[-1.08, 1.08], title=f"cosine, {names[first]} and {names[second]}")

@@ -9,17 +9,23 @@ from headwise.families.cluster import LEVEL, SMALLEST_SHARE, STABLE
 from headwise.families.compare import FEWEST_PROMPTS, OPPOSITE, SAME
 from headwise.show.families import figures
 from headwise.show.families.circuits import HEAVIEST, side_by_side
+from headwise.show.families.heat_map import CELLS, heat_map
 from headwise.show.families.terminal import composition, verdict
 from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
-from headwise.show.kit.table import Cell
+from headwise.show.kit.table import Columns, TableColumn
 
 if TYPE_CHECKING:
-    from headwise.families.result import FamiliesResult
+    from headwise.families.agreement import Agreement
+    from headwise.families.causality import CausalTest, Effect
+    from headwise.families.compare import HeadComparison
+    from headwise.families.result import FamiliesResult, Family
 
 PROSE = Prose.read("families/report.md")
 PAIRS = 3
 """Pairs of families with a picture of their own."""
+SHOWN = 60
+"""Heads in the table of comparisons: more than anyone reads, few enough for a page."""
 
 
 def families_report(found: FamiliesResult) -> Report:
@@ -96,7 +102,7 @@ KINDS = {
 
 def _distances(found: FamiliesResult) -> list[Block]:
     n = len(found.labels)
-    shown = min(n, figures.CELLS)
+    shown = min(n, CELLS)
     blocks = (
         f" Cells are means over blocks of {n / shown:.1f} × {n / shown:.1f} circuits." if shown < n else ""
     )
@@ -116,32 +122,44 @@ def _distances(found: FamiliesResult) -> list[Block]:
     caption = PROSE("distances figure", n=n, order=order, blocks=blocks)
     return [
         Text(PROSE("distances", kind=KINDS[found.settings["distance"]])),
-        Figure(figures.heat_map(found), caption, Table(("mean distance", *names), mean)),
+        Figure(heat_map(found), caption, Table(("mean distance", *names), mean)),
     ]
 
 
 def _families(found: FamiliesResult) -> list[Block]:
-    rows: list[tuple[Cell, ...]] = [
-        (f.name, f.size, f.strays, f.representative, f.prompt, f.features, f.core, f.union, f.distance, f.difference,
-         f.top_is_answer, composition({name: f.labels[name] for name in found.telling}))
-        for f in found.families
-    ]  # fmt: skip
-    columns = ("family", "prompts", "strays", "representative", "its prompt", "mean signals", "in half", "in a tenth",
-               "mean distance", "lead", "top is answer", "made of")  # fmt: skip
-    blocks: list[Block] = [Table(columns, rows, PROSE("families table"))]
+    columns: Columns[Family] = {
+        "family": lambda f: f.name,
+        "prompts": lambda f: f.size,
+        "strays": lambda f: f.strays,
+        "representative": lambda f: f.representative,
+        "its prompt": lambda f: f.prompt,
+        "mean signals": lambda f: f.features,
+        "in half": lambda f: f.core,
+        "in a tenth": lambda f: f.union,
+        "mean distance": lambda f: f.distance,
+        "lead": lambda f: f.difference,
+        "top is answer": lambda f: f.top_is_answer,
+        "made of": lambda f: composition({name: f.labels[name] for name in found.telling}),
+    }
+    blocks: list[Block] = [Table.of(found.families, columns, PROSE("families table"))]
     if found.telling and found.n_families > 1:
         blocks.append(Figure(figures.compositions(found), "Sizes, and prompts by label."))
     if found.agreements:
-        listed = [
-            (a.label, a.values, a.ami, a.low, a.high, a.p_value, a.silhouette) for a in found.agreements
-        ]
-        names = ("label", "values", "AMI", "low", "high", "p", "silhouette of the label itself")
-        blocks.append(Table(names, listed, PROSE("agreement table")))
+        told: Columns[Agreement] = {
+            "label": lambda a: a.label,
+            "values": lambda a: a.values,
+            "AMI": lambda a: a.ami,
+            "low": lambda a: a.low,
+            "high": lambda a: a.high,
+            "p": lambda a: a.p_value,
+            "silhouette of the label itself": lambda a: a.silhouette,
+        }
+        blocks.append(Table.of(found.agreements, told, PROSE("agreement table")))
     if found.accuracy:
-        columns = ("label", "value", "prompts", "wrong", "traced", "accuracy")
+        names = ("label", "value", "prompts", "wrong", "traced", "accuracy")
         shown = {*found.telling, found.grouped_by}
-        listed = [tuple(a[c] for c in columns) for a in found.accuracy if a["label"] in shown]
-        blocks.append(Table(columns, listed, PROSE("accuracy table")))
+        listed = [tuple(a[c] for c in names) for a in found.accuracy if a["label"] in shown]
+        blocks.append(Table(names, listed, PROSE("accuracy table")))
     return blocks
 
 
@@ -172,15 +190,24 @@ def _heads(found: FamiliesResult) -> list[Block]:
                 Figure(figures.cosines(found, a, b), "Signals into each head, two families compared.")
             )
     names = [f.name for f in found.families]
-    rows = [
-        (h.head, h.side, f"{names[h.first]} / {names[h.second]}", h.cosine, h.low, h.high, h.medoids, h.within_first,
-         h.within_second, h.n_first, h.n_second, h.verdict)
-        for h in sorted(found.heads, key=lambda h: h.cosine)
-    ]  # fmt: skip
-    columns = ("head", "side", "families", "cosine", "low", "high", "representatives", "inside first", "inside second",
-               "prompts first", "prompts second", "does")  # fmt: skip
-    if rows:
-        blocks.append(Table(columns, rows[:60], f"The {min(60, len(rows))} least alike of {len(rows)}."))
+    columns: Columns[HeadComparison] = {
+        "head": lambda h: h.head,
+        "side": lambda h: h.side,
+        "families": lambda h: f"{names[h.first]} / {names[h.second]}",
+        "cosine": lambda h: h.cosine,
+        "low": lambda h: h.low,
+        "high": lambda h: h.high,
+        "representatives": lambda h: h.medoids,
+        "inside first": lambda h: h.within_first,
+        "inside second": lambda h: h.within_second,
+        "prompts first": lambda h: h.n_first,
+        "prompts second": lambda h: h.n_second,
+        "does": lambda h: h.verdict,
+    }
+    shown = sorted(found.heads, key=lambda h: h.cosine)[:SHOWN]
+    if shown:
+        caption = f"The {len(shown)} least alike of {len(found.heads)}."
+        blocks.append(Table.of(shown, columns, caption))
     else:
         blocks.append(Text(PROSE("no head")))
     return blocks
@@ -190,23 +217,36 @@ def _causality(found: FamiliesResult) -> list[Block]:
     if not found.causality:
         return [Text(PROSE("not causal"))]
     names = [f.name for f in found.families]
-    rows: list[tuple[Cell, ...]] = []
-    for t in found.causality:
-        for where, e in (("own", t.own), ("other", t.other)):
-            if e is not None:
-                rows.append(
-                    (names[t.exclusive_to], names[t.against], t.features, where, e.prompts, e.clean, e.change, e.low,
-                     e.high, e.control, e.flips, e.control_flips, e.size, t.gap, t.gap_low, t.gap_high)
-                )  # fmt: skip
-    columns = ("signals of", "not of", "signals", "measured in", "prompts", "lead", "change", "low", "high", "control",
-               "flips", "control flips", "size to control", "own − other", "low", "high")  # fmt: skip
+    measured = [
+        (t, where, effect)
+        for t in found.causality
+        for where, effect in (("own", t.own), ("other", t.other))
+        if effect is not None
+    ]
+    columns: Columns[tuple[CausalTest, str, Effect]] = {
+        "signals of": lambda row: names[row[0].exclusive_to],
+        "not of": lambda row: names[row[0].against],
+        "signals": lambda row: row[0].features,
+        "measured in": lambda row: row[1],
+        "prompts": lambda row: row[2].prompts,
+        "lead": lambda row: row[2].clean,
+        "change": lambda row: row[2].change,
+        "low": lambda row: row[2].low,
+        "high": lambda row: row[2].high,
+        "control": lambda row: row[2].control,
+        "flips": lambda row: row[2].flips,
+        "control flips": lambda row: row[2].control_flips,
+        "size to control": lambda row: row[2].size,
+        "own − other": lambda row: row[0].gap,
+        TableColumn(name="low"): lambda row: row[0].gap_low,
+        TableColumn(name="high"): lambda row: row[0].gap_high,
+    }
     blocks: list[Block] = [
         Text(PROSE("causality", own=OWN_SHARE, other=OTHER_SHARE, controls=CONTROLS)),
     ]
-    if rows:
-        blocks.append(
-            Figure(figures.causality_bars(found), "95 % intervals over prompts.", Table(columns, rows))
-        )
+    if measured:
+        table = Table.of(measured, columns)
+        blocks.append(Figure(figures.causality_bars(found), "95 % intervals over prompts.", table))
     none = [t for t in found.causality if t.own is None]
     if none:
         pairs = "; ".join(f"{names[t.exclusive_to]} against {names[t.against]}" for t in none)

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 import plotly.io as pio
 
 from headwise.show.kit.escape import label, template
-from headwise.show.kit.table import Cell, Table
+from headwise.show.kit.table import Entry, Table
 
 TEMPLATES = ("hovertemplate", "texttemplate")
 """Texts of our own with places for data; they must hold no data themselves."""
@@ -58,7 +58,7 @@ def _plain(value: Any, escape: Any) -> Any:
 def figure_table(figure: go.Figure) -> Table:
     """The numbers that a figure's traces hold: one row per point, cell of a heat map, or bar."""
     axes = ("x", "y", "z", "text")
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[Entry, ...]] = []
     used: set[str] = set()
     for trace in _document(figure).get("data", []):
         columns = {a: _column(trace.get(a)) for a in axes}

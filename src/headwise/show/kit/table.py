@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from headwise.show.kit import markdown
 from headwise.show.kit.escape import attribute, text
 
-Cell = str | float | int | bool | None
+Entry = str | float | int | bool | None
+"""What a table holds at one place."""
+Listed = TypeVar("Listed")
 LIMIT = 1000
 """Rows that are shown at most; a note counts the others."""
 LONG = 36
@@ -18,7 +21,7 @@ _INLINE = "padding:2px 18px 2px 0;white-space:pre;font:inherit;text-align:"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Column:
+class TableColumn:
     """A column: its name, how its numbers are written (``.2f``), and whether text in it is aligned as numbers."""
 
     name: str
@@ -26,17 +29,36 @@ class Column:
     number: bool = False
 
 
+Columns = Mapping[str | TableColumn, Callable[[Listed], Entry]]
+"""Each column of a table beside what it shows of a thing."""
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """A table with a header. Numbers are aligned to the right; what is rounded has the raw value as its tooltip.
 
-    A column is a :class:`Column`, or a name alone.
+    A column is a :class:`TableColumn`, or a name alone.
     """
 
-    columns: Sequence[str | Column]
-    rows: Sequence[Sequence[Cell]]
+    columns: Sequence[str | TableColumn]
+    rows: Sequence[Sequence[Entry]]
     caption: str = ""
     limit: int = LIMIT
+
+    @classmethod
+    def of(
+        cls,
+        things: Iterable[Listed],
+        columns: Columns[Listed],
+        caption: str = "",
+    ) -> Table:
+        """A row per thing.
+
+        >>> Table.of(["ab", "c"], {"word": str, "letters": len}).rows
+        [('ab', 2), ('c', 1)]
+        """
+        rows = [tuple(entry(thing) for entry in columns.values()) for thing in things]
+        return cls(tuple(columns), rows, caption)
 
     @property
     def names(self) -> list[str]:
@@ -44,8 +66,8 @@ class Table:
         return [column.name for column in self._columns]
 
     @property
-    def _columns(self) -> list[Column]:
-        return [Column(name=c) if isinstance(c, str) else c for c in self.columns]
+    def _columns(self) -> list[TableColumn]:
+        return [TableColumn(name=c) if isinstance(c, str) else c for c in self.columns]
 
     def html(self, *, bare: bool = False) -> str:
         """The table as markup. ``bare``: for a place without our style sheet, such as a notebook."""
@@ -69,7 +91,7 @@ class Table:
         return f"<div{scroll}>{inside}</div>{note}"
 
 
-def _number(value: Cell) -> bool:
+def _number(value: Entry) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -79,7 +101,7 @@ def _style(right: bool, bare: bool) -> str:
     return " class=n" if right else ""
 
 
-def _cell(value: Cell, column: Column, style: str) -> str:
+def _cell(value: Entry, column: TableColumn, style: str) -> str:
     shown = show(value, column.format)
     if isinstance(value, str) and len(value) > LONG and not style:
         style = " class=long"
@@ -94,7 +116,7 @@ def _cell(value: Cell, column: Column, style: str) -> str:
     return f"<td{style}{raw}>{shown}</td>"
 
 
-def show(value: Cell, form: str = ".4g") -> str:
+def show(value: Entry, form: str = ".4g") -> str:
     """A cell as text: four significant figures, integers whole.
 
     >>> [show(x) for x in (0.123456, 12, 1e-9, True, None, "a")]

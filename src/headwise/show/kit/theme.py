@@ -20,13 +20,13 @@ INK = "#1B1F24"
 PAPER = "#FFFFFF"
 VEIL = "rgba(255,255,255,0.8)"
 """Behind words that lie on points."""
+_PALETTE_ON_DARK = ("#4BA3DB", "#F0894A", "#2FBF95", "#DB93B9", "#EFB540", "#7CC6F0", "#AD94CC", "#A3A3A3")
 DARK = {
-    **dict(zip(PALETTE, ("#4BA3DB", "#F0894A", "#2FBF95", "#DB93B9", "#EFB540", "#7CC6F0", "#AD94CC", "#A3A3A3"),
-               strict=True)),
+    **dict(zip(PALETTE, _PALETTE_ON_DARK, strict=True)),
     INK: "#E6E9ED",
     PAPER: "#14171B",
     VEIL: "rgba(20,23,27,0.8)",
-}  # fmt: skip
+}
 """What each colour becomes on a dark page."""
 SEQUENTIAL = "Viridis"
 DIVERGING = "RdBu"

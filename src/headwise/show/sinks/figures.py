@@ -100,8 +100,9 @@ def received(study: SinksResult, last: int = 24) -> go.Figure:
 
 def agreement_by_layer(study: SinksResult) -> go.Figure:
     """Mean cosine distance of each head's signals, at sinks and elsewhere, one panel per side."""
-    figure = make_subplots(1, 2, subplot_titles=[f"{side} side" for side in SIDES], shared_yaxes=True,
-                           horizontal_spacing=0.04)  # fmt: skip
+    figure = make_subplots(
+        1, 2, subplot_titles=[f"{side} side" for side in SIDES], shared_yaxes=True, horizontal_spacing=0.04
+    )
     for column, side in enumerate(SIDES, 1):
         found = study.of(side)
         series: list[tuple[str, str, str, list[tuple[Any, float]]]] = [
@@ -218,8 +219,12 @@ def _between_layers(figure: go.Figure, edge: str, at: float) -> None:
 def removal_bars(study: SinksResult) -> go.Figure:
     """Attention on the sink: untouched, predicted and really edited, and with unused channels removed."""
     records = study.one_by_one
-    names = (("attention", "untouched"), ("predicted", "signals removed, predicted"),
-             ("edited", "signals removed, edited pass"), ("control", "unused channels removed"))  # fmt: skip
+    names = (
+        ("attention", "untouched"),
+        ("predicted", "signals removed, predicted"),
+        ("edited", "signals removed, edited pass"),
+        ("control", "unused channels removed"),
+    )
     colours = (PALETTE[0], PALETTE[5], PALETTE[1], FAINT)
     figure = go.Figure()
     for (key, label), colour in zip(names, colours, strict=True):
@@ -243,8 +248,12 @@ def removal_bars(study: SinksResult) -> go.Figure:
 def shared_bars(study: SinksResult) -> go.Figure:
     """One direction out of all its heads' reads: attention on sinks, and the change of the loss."""
     labels = [f"{s.name.removeprefix('largest ')}\n{s.side}\n{len(s.heads)} heads" for s in study.shared]
-    figure = make_subplots(1, 2, subplot_titles=("attention on sinks", "change of next-token loss (nats)"),
-                           horizontal_spacing=0.1)  # fmt: skip
+    figure = make_subplots(
+        1,
+        2,
+        subplot_titles=("attention on sinks", "change of next-token loss (nats)"),
+        horizontal_spacing=0.1,
+    )
     removed = [s.removed for s in study.shared]
     change = [s.loss_change for s in study.shared]
     ends = [s.removed_low for s in study.shared], [s.removed_high for s in study.shared]
@@ -255,10 +264,19 @@ def shared_bars(study: SinksResult) -> go.Figure:
         (1, "random direction", FAINT, [s.control for s in study.shared], None),
         (2, "direction removed", PALETTE[1], change, between(change, *loss_ends)),
         (2, "random direction", FAINT, [s.control_loss_change for s in study.shared], None),
-    )  # fmt: skip
+    )
     for column, name, colour, values, error in bars:
-        figure.add_bar(x=labels, y=values, error_y=error, name=name, legendgroup=name, showlegend=column == 1,
-                       marker={"color": colour}, row=1, col=column)  # fmt: skip
+        figure.add_bar(
+            x=labels,
+            y=values,
+            error_y=error,
+            name=name,
+            legendgroup=name,
+            showlegend=column == 1,
+            marker={"color": colour},
+            row=1,
+            col=column,
+        )
     styled(
         figure, height=420, barmode="group", margin={"l": 60, "r": 24, "t": 72, "b": 90}, legend={"y": 1.1}
     )

@@ -2,22 +2,72 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
-from headwise.show.kit.table import Column
+from headwise.show.kit.table import Columns, TableColumn
 from headwise.show.kit.terminal import quoted
 from headwise.show.sinks import figures
 from headwise.sinks.find import AWAY
 from headwise.sinks.signals import CONTROLLED, SIDES
 
 if TYPE_CHECKING:
+    from headwise.sinks.clusters import Cluster, Source
+    from headwise.sinks.proof import Shared
     from headwise.sinks.result import SinksResult
+    from headwise.sinks.signals import Agreement
+    from headwise.types import Head
 
 PROSE = Prose.read("sinks/report.md")
 SHOWN = 12
 """Heads and sides in the table of those that agree best."""
+SOURCES: Columns[Source] = {
+    "written by": lambda s: s.component,
+    "heads": lambda s: len(s.heads),
+    "share": lambda s: s.share,
+    "agreement": lambda s: s.agreement,
+    "reading": lambda s: s.reading,
+    "seen": lambda s: s.seen,
+    "apart": lambda s: s.apart,
+    "readings apart": lambda s: s.readings_apart,
+    "which": lambda s: _some(s.heads, 6),
+}
+CLUSTERS: Columns[Cluster] = {
+    "heads": lambda c: len(c.heads),
+    "read by": lambda c: c.read_by,
+    "distance": lambda c: c.distance,
+    "writers": lambda c: ", ".join(f"{w.component} {w.share:.0%}" for w in c.writers[:3]),
+    "which": lambda c: _some(c.heads),
+}
+ONE_BY_ONE: Columns[dict[str, Any]] = {
+    "side": lambda r: r["side"],
+    "firings": lambda r: r["firings"],
+    "untouched": lambda r: r["attention"],
+    "predicted": lambda r: r["predicted"],
+    "edited pass": lambda r: r["edited"],
+    "unused channels": lambda r: r["control"],
+    "error of prediction": lambda r: r["error"],
+    "signals": lambda r: r["signals"],
+    "to the next token": lambda r: r["to_next"],
+    "to the top gainer": lambda r: r["to_top_gainer"],
+    "to itself": lambda r: r["to_itself"],
+}
+SHARED: Columns[Shared] = {
+    "side": lambda s: s.side,
+    "direction": lambda s: s.name,
+    "heads": lambda s: len(s.heads),
+    "untouched": lambda s: s.attention,
+    TableColumn(name="removed (95 %)", number=True): lambda s: (
+        f"{s.removed:.3f} ({s.removed_low:.3f} to {s.removed_high:.3f})"
+    ),
+    "random": lambda s: s.control,
+    "loss": lambda s: s.loss,
+    TableColumn(name="change of loss (95 %)", number=True): lambda s: (
+        f"{s.loss_change:+.3f} ({s.loss_low:+.3f} to {s.loss_high:+.3f})"
+    ),
+    "change, random": lambda s: s.control_loss_change,
+}
 
 
 def sinks_report(study: SinksResult) -> Report:
@@ -63,42 +113,26 @@ def _heads(study: SinksResult) -> list[Block]:
 
 
 def _agreement(study: SinksResult) -> list[Block]:
-    rows = [
-        (
-            str(head),
-            side,
-            float(study.attention[head.layer, head.index]),
-            a.distance,
-            a.low,
-            a.high,
-            a.others,
-            a.shuffled,
-            a.controlled,
-            a.signals,
-            a.firings,
-        )
-        for (head, side), a in sorted(
-            study.agreements.items(), key=lambda item: (item[0][0], item[0][1] == "key")
-        )
-    ]
-    columns = (
-        "head",
-        "side",
-        "attention",
-        "distance",
-        "low",
-        "high",
-        "at other tokens",
-        "shuffled",
-        "controlled",
-        "signals",
-        "firings",
-    )
-    best = sorted(rows, key=lambda row: row[3])[:SHOWN]
+    columns: Columns[tuple[Head, str, Agreement]] = {
+        "head": lambda row: str(row[0]),
+        "side": lambda row: row[1],
+        "attention": lambda row: float(study.attention[row[0].layer, row[0].index]),
+        "distance": lambda row: row[2].distance,
+        "low": lambda row: row[2].low,
+        "high": lambda row: row[2].high,
+        "at other tokens": lambda row: row[2].others,
+        "shuffled": lambda row: row[2].shuffled,
+        "controlled": lambda row: row[2].controlled,
+        "signals": lambda row: row[2].signals,
+        "firings": lambda row: row[2].firings,
+    }
+    found = sorted(study.agreements.items(), key=lambda item: (item[0][0], item[0][1] == "key"))
+    rows = [(head, side, agreement) for (head, side), agreement in found]
+    best = sorted(rows, key=lambda row: row[2].distance)[:SHOWN]
     return [
         Text(PROSE("agreement", controlled=CONTROLLED)),
-        Figure(figures.agreement_by_layer(study), PROSE("agreement figure"), Table(columns, rows)),
-        Table(columns, best, PROSE("agreement table", shown=len(best), n=len(rows))),
+        Figure(figures.agreement_by_layer(study), PROSE("agreement figure"), Table.of(rows, columns)),
+        Table.of(best, columns, PROSE("agreement table", shown=len(best), n=len(rows))),
     ]
 
 
@@ -121,25 +155,13 @@ def _sharing(study: SinksResult) -> list[Block]:
             Text(about),
             Figure(figures.writers_by_layer(study, side), PROSE("writers figure", side=side)),
             Figure(figures.distances(study, side), PROSE("distances figure", side=side)),
-            Table(
-                ("written by", "heads", "share", "agreement", "reading", "seen", "apart", "readings apart", "which"),
-                [
-                    (s.component, len(s.heads), s.share, s.agreement, s.reading, s.seen, s.apart, s.readings_apart,
-                     _some(s.heads, 6))
-                    for s in sharing.sources
-                ],
-                caption=f"Sources, {side} side",
+            Table.of(sharing.sources, SOURCES, f"Sources, {side} side"),
+            Table.of(
+                [c for c in sharing.clusters if len(c.heads) > 1],
+                CLUSTERS,
+                f"Clusters of more than one head, {side} side",
             ),
-            Table(
-                ("heads", "read by", "distance", "writers", "which"),
-                [
-                    (len(c.heads), c.read_by, c.distance,
-                     ", ".join(f"{w.component} {w.share:.0%}" for w in c.writers[:3]), _some(c.heads))
-                    for c in sharing.clusters if len(c.heads) > 1
-                ],
-                caption=f"Clusters of more than one head, {side} side",
-            ),
-        ]  # fmt: skip
+        ]
     return blocks
 
 
@@ -151,54 +173,12 @@ def _some(heads: tuple[object, ...], most: int = 12) -> str:
 def _removal(study: SinksResult) -> list[Block]:
     blocks: list[Block] = [Text(PROSE("removal"))]
     if study.one_by_one:
-        rows = [
-            (r["side"], r["firings"], r["attention"], r["predicted"], r["edited"], r["control"], r["error"],
-             r["signals"], r["to_next"], r["to_top_gainer"], r["to_itself"])
-            for r in study.one_by_one
-        ]  # fmt: skip
-        columns = (
-            "side",
-            "firings",
-            "untouched",
-            "predicted",
-            "edited pass",
-            "unused channels",
-            "error of prediction",
-            "signals",
-            "to the next token",
-            "to the top gainer",
-            "to itself",
-        )
-        blocks += [Figure(figures.removal_bars(study), PROSE("removal figure")), Table(columns, rows)]
+        table = Table.of(study.one_by_one, ONE_BY_ONE)
+        blocks += [Figure(figures.removal_bars(study), PROSE("removal figure")), table]
     if study.shared:
-        columns = (
-            "side",
-            "direction",
-            "heads",
-            "untouched",
-            Column(name="removed (95 %)", number=True),
-            "random",
-            "loss",
-            Column(name="change of loss (95 %)", number=True),
-            "change, random",
-        )
-        rows = [
-            (
-                s.side,
-                s.name,
-                len(s.heads),
-                s.attention,
-                f"{s.removed:.3f} ({s.removed_low:.3f} to {s.removed_high:.3f})",
-                s.control,
-                s.loss,
-                f"{s.loss_change:+.3f} ({s.loss_low:+.3f} to {s.loss_high:+.3f})",
-                s.control_loss_change,
-            )
-            for s in study.shared
-        ]
         blocks += [
             Text(PROSE("shared")),
             Figure(figures.shared_bars(study), PROSE("shared figure")),
-            Table(columns, rows),
+            Table.of(study.shared, SHARED),
         ]
     return blocks

@@ -57,9 +57,14 @@ def _layers(study: SinksResult) -> RenderableType:
         best = int(study.attention[layer].nan_to_num(0.0).argmax())
         value, low, high = (float(x[layer, best]) for x in (study.attention, study.low, study.high))
         rows.append(
-            (f"L{layer}", bar(mean), f"{mean:.2f}", f"{len(parked)}/{study.attention.shape[1]}",
-             f"L{layer}H{best} {value:.2f} ({low:.2f}–{high:.2f})")
-        )  # fmt: skip
+            (
+                f"L{layer}",
+                bar(mean),
+                f"{mean:.2f}",
+                f"{len(parked)}/{study.attention.shape[1]}",
+                f"L{layer}H{best} {value:.2f} ({low:.2f}–{high:.2f})",
+            )
+        )
     title = f"Attention on sinks by layer; {len(study.parked)} of {study.attention.numel()} heads park there"
     return table(("layer", "", "mean", "parked", "most (95 %)"), rows, title=title)
 
@@ -74,9 +79,14 @@ def _agreement(study: SinksResult, top: int) -> RenderableType:
         others = sorted(a.others for _, a in found if a.others is not None)
         writers = ", ".join(f"{w.component} {w.share:.0%}" for w in study.writers(side)[:3])
         rows.append(
-            (side, f"{len(study.controlled(side))} of {len(found)}", f"{middle:.2f}",
-             f"{others[len(others) // 2]:.2f}" if others else "–", writers)
-        )  # fmt: skip
+            (
+                side,
+                f"{len(study.controlled(side))} of {len(found)}",
+                f"{middle:.2f}",
+                f"{others[len(others) // 2]:.2f}" if others else "–",
+                writers,
+            )
+        )
     columns = ("side", "controlled", "distance", "at other tokens", "written by")
     title = "Signals of a head over prompts: mean cosine distance (median over heads), controlled below 0.5"
     return table(columns, rows, title=title)
@@ -87,9 +97,15 @@ def _sources(study: SinksResult) -> RenderableType:
     for sharing in study.sharing:
         for s in sharing.sources[:3]:
             rows.append(
-                (sharing.side, s.component, str(len(s.heads)), f"{s.share:.0%}", f"{s.agreement:.2g}",
-                 f"{s.reading:.2f}")
-            )  # fmt: skip
+                (
+                    sharing.side,
+                    s.component,
+                    str(len(s.heads)),
+                    f"{s.share:.0%}",
+                    f"{s.agreement:.2g}",
+                    f"{s.reading:.2f}",
+                )
+            )
     columns = (
         "side",
         "written by",
@@ -106,19 +122,35 @@ def _sources(study: SinksResult) -> RenderableType:
 
 def _one_by_one(study: SinksResult) -> RenderableType:
     rows = [
-        (r["side"], str(r["firings"]), f"{r['attention']:.3f}", f"{r['predicted']:.3f}", f"{r['edited']:.3f}",
-         f"{r['error']:.0e}", f"{r['control']:.3f}", f"{r['to_next']:.0%}")
+        (
+            r["side"],
+            str(r["firings"]),
+            f"{r['attention']:.3f}",
+            f"{r['predicted']:.3f}",
+            f"{r['edited']:.3f}",
+            f"{r['error']:.0e}",
+            f"{r['control']:.3f}",
+            f"{r['to_next']:.0%}",
+        )
         for r in study.one_by_one
-    ]  # fmt: skip
+    ]
     columns = ("side", "firings", "untouched", "predicted", "edited", "error", "unused", "to the next token")
     return table(columns, rows, title="Attention on the sink without a firing's own signals")
 
 
 def _shared(study: SinksResult) -> RenderableType:
     rows = [
-        (s.side, s.name, str(len(s.heads)), f"{s.attention:.3f}", f"{s.removed:.3f}", f"{s.control:.3f}",
-         f"{s.loss_change:+.2f}", f"{s.control_loss_change:+.2f}")
+        (
+            s.side,
+            s.name,
+            str(len(s.heads)),
+            f"{s.attention:.3f}",
+            f"{s.removed:.3f}",
+            f"{s.control:.3f}",
+            f"{s.loss_change:+.2f}",
+            f"{s.control_loss_change:+.2f}",
+        )
         for s in study.shared
-    ]  # fmt: skip
+    ]
     columns = ("side", "direction", "heads", "untouched", "removed", "random", "loss", "loss, random")
     return table(columns, rows, title="One direction out of all these heads' reads at once")

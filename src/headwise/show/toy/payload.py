@@ -315,9 +315,15 @@ def _cube(points: Tensor, codes: Tensor, *, showlegend: bool) -> go.Scatter:
             y += [centres[a][1], centres[b][1], None]
     line = {"color": NEUTRAL, "width": 1.5}
     return go.Scatter(
-        x=x, y=y, mode="lines", line=line, name="one sign apart", legendgroup="cube", showlegend=showlegend,
+        x=x,
+        y=y,
+        mode="lines",
+        line=line,
+        name="one sign apart",
+        legendgroup="cube",
+        showlegend=showlegend,
         hoverinfo="skip",
-    )  # fmt: skip
+    )
 
 
 def training_curves(history: Sequence[dict[str, list[float]]], names: Sequence[str]) -> go.Figure:

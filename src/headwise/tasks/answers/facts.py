@@ -33,7 +33,7 @@ FACTS = {
     rich:poor, young:old, fast:slow, happy:sad, high:low, light:dark, strong:weak, wet:dry, empty:full, true:false,
     winter:summer, inside:outside, north:south, buy:sell, win:lose, love:hate, hard:soft, first:last, war:peace,
     alive:dead, cheap:expensive, begin:end"""),
-}  # fmt: skip
+}
 WORDINGS = {
     "capital": (
         "The capital of {x} is",

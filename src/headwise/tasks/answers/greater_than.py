@@ -48,8 +48,13 @@ def greater_than(tokenizer: Any, *, prompts: int | None = None, seed: int = 0) -
         else:
             by = draws.choose(range(1, min(year - 2, 99 - year, 10) + 1))
             later, earlier = f"{year + by:02d}", f"{year - by:02d}"
-        labels = {"wording": str(cell + 1), "noun": noun, "century": str(century), "start": f"{century}{year}",
-                  "split": "digits" if len(split) == 2 else "pairs"}  # fmt: skip
+        labels = {
+            "wording": str(cell + 1),
+            "noun": noun,
+            "century": str(century),
+            "start": f"{century}{year}",
+            "split": "digits" if len(split) == 2 else "pairs",
+        }
         return answer_prompt(tokenizer, text, later, earlier, labels)
 
     why = "it splits years neither into single digits nor into pairs of digits"

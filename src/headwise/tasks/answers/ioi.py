@@ -61,8 +61,14 @@ def ioi(tokenizer: Any, *, prompts: int | None = None, seed: int = 0) -> AnswerS
         place, thing = draws.choose(places), draws.choose(things)
         a, b = (answer, subject) if order == "ABBA" else (subject, answer)
         text = WORDINGS[wording].format(a=a, b=b, s=subject, place=place, thing=thing)
-        labels = {"order": order, "wording": str(wording + 1), "answer": answer, "subject": subject,
-                  "place": place, "object": thing}  # fmt: skip
+        labels = {
+            "order": order,
+            "wording": str(wording + 1),
+            "answer": answer,
+            "subject": subject,
+            "place": place,
+            "object": thing,
+        }
         return answer_prompt(tokenizer, text, f" {answer}", f" {subject}", labels)
 
     cells = [(wording, order) for wording in range(len(WORDINGS)) for order in ORDERS]

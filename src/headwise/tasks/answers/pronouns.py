@@ -13,7 +13,7 @@ NAMES = {
     Martin Jack Adam"""),
     "she": listed("""Mary Sarah Emma Anna Laura Julia Alice Emily Susan Linda Karen Helen Nancy Rachel Maria Jane
     Elizabeth Margaret Jennifer Patricia Lisa Kate Lucy Amy Rose Grace Claire Sophie Diana Ruth Ellen Hannah"""),
-}  # fmt: skip
+}
 ADJECTIVES = listed("""great good clever careful gentle patient brave generous funny loyal kind serious""")
 ROLES = listed("""friend teacher doctor writer singer player driver student leader painter cook neighbour""")
 WORDINGS = (
