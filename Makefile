@@ -16,7 +16,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
 LOCKED := install --require-hashes --no-deps --only-binary :all:
-PROMPT := When John and Mary went to the store, John gave a drink to
+PROMPT := Mr. Dursley was thin. Mrs. Potter was kind. Mr. Durs
 LONG   := hostile or calibration or cluster
 
 # PyTorch's own index has builds of torch without the gigabytes of CUDA libraries that the default build for Linux
@@ -52,7 +52,7 @@ $(READY): requirements.lock requirements-cuda.lock pyproject.toml
 	@echo "set-up done: $(BIN)/headwise --help"
 
 demo: setup
-	@$(BIN)/headwise explain "$(PROMPT)" --answer " Mary" --wrong " John" --html out/explanation.html
+	@$(BIN)/headwise explain "$(PROMPT)" --html out/explanation.html
 
 check: lint
 	@$(BIN)/python -m pytest --ignore=tests/e2e -m "not (real or slow or $(LONG))"

@@ -115,7 +115,7 @@ class Circuit:
     >>> a, b, c = (n.id for n in nodes)
     >>> circuit = Circuit(nodes, (Edge(a, b, "key", 0.5, (3,)), Edge(b, c, "query", 2.0)), tokens=("x", "y", "z"))
     >>> circuit
-    Circuit(1 head firings, 3 nodes, 2 edges)
+    Circuit(1 head firing, 3 nodes, 2 edges)
     >>> [edge.source for edge in circuit.into(b)], len(circuit.filter(min_weight=1.0).edges)
     (['embedding@1'], 1)
     """
