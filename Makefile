@@ -7,6 +7,7 @@
 #   make fuzz      50,000 hostile inputs
 #   make lint      format, lint and types        make bench   every measurement in benchmarks/
 #   make docs      the documentation in site/, every link checked
+#   make reference the reference pages of the command line and of Python, from the program itself
 #   make lock      requirements.lock and requirements-cuda.lock anew, after a change of pyproject.toml;
 #                  with the newest of some packages: make lock UPGRADE="torch numpy"
 
@@ -23,7 +24,7 @@ LONG   := hostile or calibration or cluster
 # needs. TORCH_INDEX= (empty) does without it; where it is out of reach, pip goes on with what it can reach.
 TORCH_INDEX ?= $(if $(filter Linux,$(shell uname -s)),https://download.pytorch.org/whl/cpu)
 
-.PHONY: setup demo check test test-long test-all fuzz lint bench docs lock clean
+.PHONY: setup demo check test test-long test-all fuzz lint bench docs reference lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -80,6 +81,9 @@ bench: setup
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "docs: open site/index.html"
+
+reference: setup
+	@$(BIN)/python tools/make_reference.py
 
 lock: setup
 	@$(BIN)/python tools/make_lock.py --torch-index "$(TORCH_INDEX)" --upgrade $(UPGRADE)

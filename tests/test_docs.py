@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import math
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 
+import headwise
 from headwise.cli.main import VERBS
+from make_reference import CLI, PYTHON, cli_page, python_page
+from wrap_docs import pages, wrapped
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = pages()
 RUN = [ROOT / "README.md", ROOT / "docs" / "quickstart.md"]
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -69,7 +75,7 @@ def _check_headwise(words: list[str]) -> None:
     if rest and not rest[0].startswith("-") and under:
         assert rest[0] in under, f"headwise {verb} has no command {rest[0]!r}"
         known |= _options(under[rest[0]])
-    for word in rest:
+    for word in takewhile(lambda word: word != "--", rest):
         if word.startswith("-") and not _NUMBER.fullmatch(word):
             assert word.partition("=")[0] in known, f"headwise {verb} has no option {word!r}"
 
@@ -84,6 +90,93 @@ def test_quoted_commands_exist_with_their_options(page: Path) -> None:
         elif words[:1] == ["make"]:
             asked = {word for word in words[1:] if "=" not in word}
             assert asked <= set(targets), f"the Makefile has no target of {line!r}"
+
+
+# --- whole: every page, verb, public name, parameter and equation ---------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_prose_is_wrapped_at_one_width(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert wrapped(text) == text, "run: python tools/wrap_docs.py"
+
+
+@pytest.mark.parametrize(("page", "now"), [(CLI, cli_page), (PYTHON, python_page)], ids=["cli", "python"])
+def test_reference_is_what_the_program_says_now(page: Path, now: Callable[[], str]) -> None:
+    assert page.read_text(encoding="utf-8") == now(), "run: make reference"
+
+
+def test_navigation_holds_every_page() -> None:
+    def listed(entries: list[Any]) -> Iterator[str]:
+        for entry in entries:
+            target = next(iter(entry.values()))
+            yield from listed(target) if isinstance(target, list) else [target]
+
+    docs = ROOT / "docs"
+    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    # docs/results_nav.py adds every page of results by itself.
+    there = {str(page.relative_to(docs)) for page in docs.rglob("*.md") if page.parent.name != "results"}
+    assert sorted(listed(navigation)) == sorted(there)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_shown_in_a_guide(verb: str) -> None:
+    guides = [*(ROOT / "docs" / "guides").glob("*.md"), ROOT / "docs" / "quickstart.md"]
+    shown = [line.split() for page in guides for line in _commands(page.read_text(encoding="utf-8"))]
+    assert any(words[:2] == ["headwise", verb] for words in shown)
+
+
+def _public() -> Iterator[tuple[str, Any]]:
+    """Every public function, class and method of a class, by name."""
+    for name in headwise.__all__:
+        thing = getattr(headwise, name)
+        if inspect.isclass(thing):
+            yield name, thing
+            for method, value in vars(thing).items():
+                inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+                inner = inner.fget if isinstance(inner, property) else inner
+                if inspect.isfunction(inner) and not method.startswith("_"):
+                    yield f"{name}.{method}", inner
+        elif callable(thing):
+            yield name, thing
+
+
+@pytest.mark.parametrize(("name", "thing"), _public(), ids=lambda x: x if isinstance(x, str) else "")
+def test_every_public_name_and_parameter_is_described(name: str, thing: Any) -> None:
+    """A function, and a method that takes more than three things, says in its section of parameters what each is."""
+    said = inspect.getdoc(thing)
+    assert said, f"{name} has no docstring"
+    if inspect.isclass(thing):
+        return
+    taken = [
+        parameter for parameter in inspect.signature(thing).parameters if parameter not in ("self", "cls")
+    ]
+    if "." in name and len(taken) <= 3 and "Parameters\n---" not in said:
+        return
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", said, re.MULTILINE | re.DOTALL)
+    assert section, f"{name} does not describe its parameters"
+    assert re.findall(r"^(\w+):\n +\S", section[1], re.MULTILINE) == taken
+
+
+def test_equations_and_sections_that_the_code_cites_exist() -> None:
+    method = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "method").glob("*.md")}
+    labels = set(re.findall(r"^ {4}\(([A-Z]\d+)\)", "\n".join(method.values()), re.MULTILINE))
+    assert {"W1", "S1", "T1", "F1", "C1"} <= labels
+    cited = 0
+    for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.md"), *PAGES]:
+        text = file.read_text(encoding="utf-8")
+        for group in re.findall(r"\bEqs?\.\s*([A-Z]?\d+(?:[–-][A-Z]?\d+)?)", text):
+            for label in re.split("[–-]", group):
+                assert label in labels, f"{file.name} cites Eq. {label}, which no page of docs/method has"
+                cited += 1
+        for page, sections in re.findall(r"docs/method/(\w+)\.md ((?:§\d(?:, )?)+)", text):
+            for section in re.findall(r"§\d", sections):
+                assert f"## {section} " in method[page], f"{file.name} cites {page}.md {section}"
+                cited += 1
+    assert cited > 20
+
+
+# --- true: what examples print -------------------------------------------------------------------------------------
 
 
 def _same(said: str, printed: str) -> bool:

@@ -1,7 +1,7 @@
 """Write docs/reference/cli.md and docs/reference/python.md from the program itself: ``python tools/make_reference.py``.
 
 The command line's page is what ``--help`` prints; the Python page is made of signatures, docstrings and the sentences
-below attributes. A test compares both with what stands in the docs, so neither can fall behind.
+below attributes. A test compares both with the pages in the docs, so neither can fall behind.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from wrap_docs import wrapped
 
 ROOT = Path(__file__).parent.parent
 CLI = ROOT / "docs" / "reference" / "cli.md"
@@ -49,7 +52,7 @@ def cli_page() -> str:
         for inner in _inner(verb):
             parts.append(f"### {verb} {inner}\n")
             parts.append(_fenced(_printed([verb, inner, "--help"])))
-    return "\n".join(parts).rstrip() + "\n"
+    return wrapped("\n".join(parts).rstrip() + "\n")
 
 
 def _verbs() -> list[str]:
@@ -71,10 +74,10 @@ def _inner(verb: str) -> list[str]:
 def _printed(arguments: list[str]) -> str:
     from headwise.cli.main import main
 
-    # Help is wrapped to the terminal: the page must not depend on whose it is.
-    os.environ.update(COLUMNS="100", TERMINAL_WIDTH="100", NO_COLOR="1")
     said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    # Help is wrapped to the terminal: the page must not depend on whose it is.
+    terminal = patch.dict(os.environ, COLUMNS="100", TERMINAL_WIDTH="100", NO_COLOR="1")
+    with terminal, contextlib.redirect_stdout(said):
         code = main(arguments)
     assert code == 0, arguments
     return re.sub(r"[ \t]+$", "", said.getvalue(), flags=re.MULTILINE).strip()
@@ -105,7 +108,7 @@ def python_page() -> str:
         "## Types\n",
         *(line for name, kind in classes for line in _class(name, kind)),
     ]
-    return "\n".join(parts).rstrip() + "\n"
+    return wrapped("\n".join(parts).rstrip() + "\n")
 
 
 def _function(name: str, function: Any, level: str = "###") -> Iterator[str]:
@@ -121,7 +124,9 @@ def _class(name: str, kind: type) -> Iterator[str]:
         yield said + "\n"
     if rows := list(_attributes(kind)):
         yield "| attribute | |\n|---|---|"
-        yield "\n".join(f"| `{attribute}` | {text} |" for attribute, text in rows) + "\n"
+        # A bar ends a cell of a table, inside code too.
+        shown = ((attribute.replace("|", "\\|"), text) for attribute, text in rows)
+        yield "\n".join(f"| `{attribute}` | {text} |" for attribute, text in shown) + "\n"
     for method, function in _methods(kind):
         yield _code(f"{name}.{method}{_signature(function)}")
         if said := _said(function):

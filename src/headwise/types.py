@@ -244,6 +244,7 @@ class Estimate:
         return self.low > value or self.high < value
 
     def to_json(self) -> dict[str, Any]:
+        """The mean, its interval as ``ci``, and what it was taken over."""
         return {"mean": self.mean, "ci": [self.low, self.high], "n": self.n, "clusters": self.clusters}
 
 
@@ -309,10 +310,12 @@ class Subspace:
 
     @property
     def rank(self) -> int:
+        """Its number of dimensions."""
         return self.basis.shape[1]
 
     @property
     def d_head(self) -> int:
+        """Dimensions of the space it lies in."""
         return self.basis.shape[0]
 
     def project(self, vectors: Tensor) -> Tensor:

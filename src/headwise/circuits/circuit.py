@@ -162,6 +162,7 @@ class Circuit:
 
     @property
     def heads(self) -> tuple[Node, ...]:
+        """The nodes that are firings of heads."""
         return tuple(node for node in self.nodes if node.kind == "head")
 
     def into(self, id: str, side: Side | None = None) -> tuple[Edge, ...]:

@@ -73,7 +73,24 @@ class ContrastiveCovariance:
         negative_mask: Tensor | None = None,
         negative_q: Tensor | None = None,
     ) -> Self:
-        """Forget everything, then ``partial_fit``."""
+        """Forget everything, then add prompts as :meth:`partial_fit` does.
+
+        Parameters
+        ----------
+        q:
+            Queries, [n, d_head] or [n, H, d_head].
+        positive:
+            Keys that have the feature, [n, K, d_head] or [n, H, K, d_head], or without the K axis when every set has
+            one key.
+        negative:
+            Keys that lack it, shaped alike with a K of their own.
+        positive_mask:
+            True where a positive key exists, [n, K] or [n, H, K].
+        negative_mask:
+            The same for negative keys.
+        negative_q:
+            The queries that read the negative keys, shaped like ``q``, if they were others.
+        """
         self._reset()
         return self.partial_fit(
             q,
@@ -96,10 +113,21 @@ class ContrastiveCovariance:
     ) -> Self:
         """Add prompts.
 
-        Shapes: ``q`` [n, d_head] or [n, H, d_head]; ``positive`` and ``negative`` [n, K, d_head] or
-        [n, H, K, d_head], each with its own K, or without the K axis when every set has one key;
-        masks [n, K] (True where the key exists) or [n, H, K]. ``negative_q``, shaped like ``q``, is the
-        query that read the negative keys if it was another one.
+        Parameters
+        ----------
+        q:
+            Queries, [n, d_head] or [n, H, d_head].
+        positive:
+            Keys that have the feature, [n, K, d_head] or [n, H, K, d_head], or without the K axis when every set has
+            one key.
+        negative:
+            Keys that lack it, shaped alike with a K of their own.
+        positive_mask:
+            True where a positive key exists, [n, K] or [n, H, K].
+        negative_mask:
+            The same for negative keys.
+        negative_q:
+            The queries that read the negative keys, shaped like ``q``, if they were others.
         """
         q, heads = _with_heads(q)
         plus = _set_mean(positive, positive_mask, q, heads, "positive")
@@ -173,6 +201,7 @@ class ContrastiveCovariance:
 
     @property
     def d_head_(self) -> int:
+        """Dimensions of a query or key."""
         return self._d_head
 
     def _mean(self, name: str) -> Tensor:
@@ -187,30 +216,37 @@ class ContrastiveCovariance:
 
     @property
     def c_plus_(self) -> Tensor:
+        """E[q k₊ᵀ] (Eq. C1)."""
         return self._out(self._mean("qk_plus"))
 
     @property
     def c_minus_(self) -> Tensor:
+        """E[q k₋ᵀ] (Eq. C1)."""
         return self._out(self._mean("qk_minus"))
 
     @property
     def delta_c_(self) -> Tensor:
+        """ΔC = C₊ − C₋ (Eq. C1)."""
         return self.c_plus_ - self.c_minus_
 
     @property
     def mean_q_(self) -> Tensor:
+        """The mean query."""
         return self._out(self._mean("q_plus"))
 
     @property
     def mean_plus_(self) -> Tensor:
+        """The mean positive key."""
         return self._out(self._mean("k_plus"))
 
     @property
     def mean_minus_(self) -> Tensor:
+        """The mean negative key."""
         return self._out(self._mean("k_minus"))
 
     @property
     def mean_d_(self) -> Tensor:
+        """The mean difference of positive and negative keys."""
         return self.mean_plus_ - self.mean_minus_
 
     @property

@@ -102,6 +102,7 @@ class FamiliesResult:
 
     @property
     def n_families(self) -> int:
+        """How many families there are."""
         return len(self.families)
 
     @cached_property
@@ -117,7 +118,7 @@ class FamiliesResult:
 
     @property
     def grouped_by(self) -> str | None:
-        """The label that was taken for families, or None where the clustering decided."""
+        """The label whose values were treated as the families, or None where the clustering decided."""
         return self.settings["by"]
 
     @property

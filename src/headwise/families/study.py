@@ -50,11 +50,31 @@ def find_families(
 ) -> FamiliesResult:
     """Find the families of a run's circuits and what tells them apart: ``headwise families`` in Python.
 
-    ``runs`` is the folder that ``headwise circuits`` made (or several of one model, read as one). Circuits are compared
-    by ``signals`` (source, target, side, channel), by ``edges`` (without the channel) or by ``heads`` alone. With
-    ``by``, the values of a label are taken for families in all that follows the clustering: representatives, heads,
-    causality. ``model`` is needed only to test causality, on ``sample`` prompts a family; without it that part is left
-    out. ``out`` is a folder for tables and one JSON document.
+    Parameters
+    ----------
+    runs:
+        The folder that ``headwise circuits`` made, or several of one model, read as one.
+    out:
+        A folder for tables, one JSON document and a report.
+    distance:
+        What two circuits are compared by: ``signals`` (source, target, side, channel), ``edges`` (without the channel)
+        or ``heads`` alone.
+    by:
+        A label whose values are treated as the families in everything after the clustering: representatives, heads,
+        causality.
+    model:
+        The traced model; needed only to test causality, and without it that part is left out.
+    sample:
+        Prompts per family used for edited passes.
+    seed:
+        The seed of everything random.
+    progress:
+        Told the stage, how many of its parts are done, and how many there are.
+
+    Returns
+    -------
+    FamiliesResult
+        The families, their representatives, what differs between them, and whether that is causal.
     """
     began = time.perf_counter()
     check_kind(distance)

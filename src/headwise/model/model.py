@@ -129,8 +129,18 @@ class Model:
     def require(self, weight_hash: str | None, what: str, *, of: str, do: str) -> None:
         """Refuse ``what`` if it was made with other weights, or does not say with which.
 
-        A channel, a subspace or a circuit means nothing in another model. ``of`` is the model it names, ``do`` says
-        how one gets a right one.
+        A channel, a subspace or a circuit means nothing in another model.
+
+        Parameters
+        ----------
+        weight_hash:
+            The hash it was made with, or None where it does not say.
+        what:
+            What it is, for the message.
+        of:
+            The model it names.
+        do:
+            How one gets a right one, for the message.
         """
         if weight_hash != self.weight_hash:
             raise HeadwiseError(

@@ -50,9 +50,11 @@ class SinksResult:
     seconds: float
 
     def controlled(self, side: Side) -> list[Head]:
+        """Heads whose control signals on a side agree over prompts."""
         return [head for (head, one), a in self.agreements.items() if one == side and a.controlled]
 
     def of(self, side: Side) -> list[tuple[Head, Agreement]]:
+        """Every head with the agreement of its control signals on a side."""
         return [(head, a) for (head, one), a in self.agreements.items() if one == side]
 
     @property

@@ -91,6 +91,7 @@ class SparsityResult:
 
     @property
     def traced(self) -> int:
+        """Prompts whose circuits were traced."""
         return self.prompts - self.wrong - self.empty
 
     def to_json(self) -> dict[str, Any]:

@@ -239,6 +239,7 @@ class CircuitRun:
 
     @property
     def config(self) -> dict[str, Any]:
+        """What was asked, as the manifest of the first run says it."""
         return self.manifests[0].config
 
     @cached_property

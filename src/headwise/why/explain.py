@@ -53,18 +53,22 @@ class Explanation:
 
     @property
     def head(self) -> Head:
+        """The head that attends."""
         return self.question.cell.head
 
     @property
     def query(self) -> int:
+        """The position that attends."""
         return self.question.cell.query
 
     @property
     def key(self) -> int:
+        """The position it attends to."""
         return self.question.cell.key
 
     @property
     def attention(self) -> float:
+        """Its softmax weight."""
         return self.what.attention
 
     @property
