@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -42,6 +43,11 @@ def test_one_explanation_runs_through_few_files() -> None:
     found = _files(lambda: explain(model, prompt))
     assert {"why/explain.py", "why/what.py", "why/who.py", "why/proof.py", "model/attend.py"} <= found
     assert len(found) <= 28, sorted(found)
+    # The five files that a newcomer is told to read: the command, and four that this very call runs through.
+    guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    command, *told = re.findall(r"^\d\. `src/headwise/([\w/]+\.py)`", guide, re.MULTILINE)
+    assert command == "cli/explain.py"
+    assert len(told) == 4 and set(told) <= found
 
 
 def test_one_trace_runs_through_few_files() -> None:
