@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwise.contrast import Rows, dose_response, edit_rows, random_subspaces, swap_keys, swap_test
+from headwise.contrast import SwapRows, dose_response, edit_rows, random_subspaces, swap_keys, swap_test
 from headwise.errors import HeadwiseError
 
 
@@ -16,7 +16,7 @@ def problem(seed=0, heads=2, n=6, keys=7, d_head=5, cap=None):
     order = torch.rand(n, keys - 1, generator=g).argsort(1)
     mask = torch.ones(n, keys, dtype=torch.bool)
     mask[:, -1] = False
-    rows = Rows.from_keys(q, k, order[:, 0], order[:, 1], scale=0.7, cap=cap, mask=mask)
+    rows = SwapRows.from_keys(q, k, order[:, 0], order[:, 1], scale=0.7, cap=cap, mask=mask)
     return rows, random_subspaces(d_head, 2, 4, generator=g), g
 
 
@@ -60,7 +60,7 @@ def test_full_swap_reverses_and_swapping_twice_is_identity(seed, cap):
     torch.testing.assert_close(full.original, clean.target)
     torch.testing.assert_close(full.target, clean.original)
     torch.testing.assert_close(swap_keys(rows, None).target, full.target)
-    again = Rows.from_keys(
+    again = SwapRows.from_keys(
         rows.q, swapped_keys(rows, bases[0]), rows.original, rows.target, scale=0.7, cap=cap, mask=rows.mask
     )
     twice = swap_keys(again, bases[:1])
@@ -109,7 +109,7 @@ def test_query_joint_and_ablation_equal_recomputation(cap):
 
 def test_only_two_keys_and_a_logit_row_are_enough():
     rows, bases, _ = problem()
-    lean = Rows(
+    lean = SwapRows(
         rows.q, rows.k_original, rows.k_target, rows.logits, rows.original, rows.target, 0.7, mask=rows.mask
     )
     torch.testing.assert_close(swap_keys(lean, bases).target, swap_keys(rows, bases).target)
@@ -125,7 +125,7 @@ def test_swap_test_separates_a_feature_from_random_directions():
     keys = 0.3 * torch.randn(n, 6, d, generator=g, dtype=torch.float64)
     keys[:, 0] += 2 * code
     q = (2 * code).expand(n, d) + 0.3 * torch.randn(n, d, generator=g, dtype=torch.float64)
-    rows = Rows.from_keys(q, keys, torch.zeros(n, dtype=torch.long), torch.full((n,), 3), scale=1.0)
+    rows = SwapRows.from_keys(q, keys, torch.zeros(n, dtype=torch.long), torch.full((n,), 3), scale=1.0)
     draws = swap_keys(rows, random_subspaces(d, 1, 200, generator=g))
     full = swap_keys(rows, None)
     found = swap_test(swap_keys(rows, code[None, :, None]), full, draws, generator=g)
@@ -152,4 +152,4 @@ def test_bad_rows_are_refused(change, message):
     target = rows.original if change.get("target") else rows.target
     mask = torch.zeros_like(rows.mask) if change.get("masked") else rows.mask
     with pytest.raises(HeadwiseError, match=message):
-        Rows.from_keys(rows.q, rows.keys, rows.original, target, scale=1.0, mask=mask)
+        SwapRows.from_keys(rows.q, rows.keys, rows.original, target, scale=1.0, mask=mask)

@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from headwise.show.kit.report import TRACES, Figure, Report, Section, Table, Text
+from headwise.show.kit.report import TRACES, Figure, Markdown, Report, Section, Table
 from headwise.show.kit.theme import DARK, INK, PALETTE, styled
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
@@ -43,7 +43,7 @@ def figures() -> dict[str, go.Figure]:
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     open_ones = [Figure(styled(figure), name) for name, figure in figures().items()]
     sections = [
-        Section("Open", [Text("Some **text**."), WIDE, *open_ones]),
+        Section("Open", [Markdown("Some **text**."), WIDE, *open_ones]),
         Section("Head L1H2", [Figure(styled(figures()["bar"]), "folded")], fold=True, note="best"),
     ]
     return Report("t", sections).write(tmp_path_factory.mktemp("report") / "report.html")

@@ -10,21 +10,21 @@ from tiny import prompts_of, tiny
 from tiny_circuits import two_answers
 
 from headwise.families.causality import (
-    Question,
+    CausalQuestion,
     Signals,
     exclusive,
     grouped,
     measure_causality,
     removal_edits,
 )
-from headwise.families.incidence import Feature, Incidence
+from headwise.families.incidence import Element, Incidence
 from headwise.model.reading import side_maps
 from headwise.model.stream import split
 from headwise.tracing.writes import PromptWrites, component_writes
 from headwise.types import Component, Head
 
 
-def _everything(up: PromptWrites, head: Head, side: str, width: int) -> list[Feature]:
+def _everything(up: PromptWrites, head: Head, side: str, width: int) -> list[Element]:
     """Every channel of every component below a head, tokens summed."""
     found = [f"L{layer}H{h}" for layer in range(head.layer) for h in range(up.n_heads)]
     found += [f"MLP{layer}" for layer in range(head.layer)] + ["embedding"]
@@ -32,7 +32,7 @@ def _everything(up: PromptWrites, head: Head, side: str, width: int) -> list[Fea
         found += [f"bias{layer}" for layer in range(head.layer)]
     if side_maps(up.stream.model, head.layer, side, torch.float64).offset is not None:  # pyright: ignore[reportArgumentType]
         found.append("offset")
-    return [Feature(name, str(head), side, channel) for name in found for channel in range(width)]
+    return [Element(name, str(head), side, channel) for name in found for channel in range(width)]
 
 
 def test_a_whole_head_is_the_sum_over_the_tokens_it_read(variant: str) -> None:
@@ -61,10 +61,10 @@ def test_the_edited_pattern_is_the_predicted_one(variant: str) -> None:
     prompt, head = prompts_of(9)[0], Head(3, 2)
     up = PromptWrites(split(model, prompt), 0)
     features = [
-        Feature("L1H2", str(head), "query", 1),
-        Feature("L0H3", str(head), "query", 1),
-        Feature("MLP2", str(head), "query", 4),
-        Feature("L2H0", str(head), "key", 0),
+        Element("L1H2", str(head), "query", 1),
+        Element("L0H3", str(head), "query", 1),
+        Element("MLP2", str(head), "query", 4),
+        Element("L2H0", str(head), "key", 0),
     ]
     vectors = Signals(up).vectors(grouped(features))
     q = up.q[3, 2] - vectors[head, "query"]
@@ -80,14 +80,14 @@ def test_the_edited_pattern_is_the_predicted_one(variant: str) -> None:
     assert (got.pattern[0, 0] - clean.pattern[0, 0]).abs().max() > 1e-4
 
 
-def _incidence(rows: list[list[Feature]]) -> Incidence:
+def _incidence(rows: list[list[Element]]) -> Incidence:
     features = tuple(sorted({f for row in rows for f in row}))
     held = np.array([[f in row for f in features] for row in rows])
     return Incidence(np.arange(len(rows)), features, sparse.csr_matrix(held))
 
 
 def test_exclusive_features_are_frequent_in_one_family_and_rare_in_the_other() -> None:
-    a, b, both = (Feature("L0H0", "L2H0", "query", c) for c in (0, 1, 2))
+    a, b, both = (Element("L0H0", "L2H0", "query", c) for c in (0, 1, 2))
     incidence = _incidence([[a, both]] * 6 + [[both]] * 4 + [[b, both]] * 9 + [[a, both]])
     families = np.array([0] * 10 + [1] * 10)
     assert exclusive(incidence, families, 0, 1) == [a]
@@ -99,13 +99,13 @@ def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
 ) -> None:
     model = tiny("llama", torch.float64)
     prompts = prompts_of(7, 8, 9, 10, 11, 12)
-    questions = [Question(p, *two_answers(model, p)) for p in prompts]
+    questions = [CausalQuestion(p, *two_answers(model, p)) for p in prompts]
     mine = [
-        Feature("L0H1", "L2H0", "query", 0),
-        Feature("MLP0", "L2H0", "query", 3),
-        Feature("L1H1", "L3H2", "key", 2),
+        Element("L0H1", "L2H0", "query", 0),
+        Element("MLP0", "L2H0", "query", 3),
+        Element("L1H1", "L3H2", "key", 2),
     ]
-    theirs = [Feature("MLP1", "L3H1", "query", 1)]
+    theirs = [Element("MLP1", "L3H1", "query", 1)]
     incidence = _incidence([mine] * 3 + [theirs] * 3)
     families = np.array([0, 0, 0, 1, 1, 1])
     first, second = measure_causality(model, questions, incidence, families, [(0, 1)], controls=2)
@@ -136,8 +136,12 @@ def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
 def test_families_without_exclusive_features_have_no_effect_to_report() -> None:
     model = tiny("llama")
     prompts = prompts_of(6, 6)
-    both = [Feature("L0H1", "L2H0", "query", 0)]
+    both = [Element("L0H1", "L2H0", "query", 0)]
     tests = measure_causality(
-        model, [Question(p, 3, 4) for p in prompts], _incidence([both, both]), np.array([0, 1]), [(0, 1)]
+        model,
+        [CausalQuestion(p, 3, 4) for p in prompts],
+        _incidence([both, both]),
+        np.array([0, 1]),
+        [(0, 1)],
     )
     assert [(t.features, t.own) for t in tests] == [(0, None), (0, None)]

@@ -15,7 +15,7 @@ from sklearn.metrics import pairwise_distances
 
 from headwise.errors import HeadwiseError
 from headwise.families.distance import jaccard
-from headwise.families.incidence import Feature, incidence
+from headwise.families.incidence import Element, incidence
 from headwise.survey.schema import table_of
 
 
@@ -73,19 +73,19 @@ def test_features_drop_positions_and_leave_out_embeddings_biases_offsets_and_the
     got = incidence(edges(), [2, 0, 1])
     assert got.prompts.tolist() == [2, 0, 1]
     assert set(got.of(1)) == {
-        Feature("L0H1", "L2H0", "query", 3),
-        Feature("L0H1", "L2H0", "query", 1),
-        Feature("MLP1", "L2H0", "key", 3),
+        Element("L0H1", "L2H0", "query", 3),
+        Element("L0H1", "L2H0", "query", 1),
+        Element("MLP1", "L2H0", "key", 3),
     }
-    assert got.of(0) == [Feature("L0H1", "L2H0", "key", 3)]
+    assert got.of(0) == [Element("L0H1", "L2H0", "key", 3)]
     assert got.of(2) == []
     assert got.sizes.tolist() == [1, 3, 0]
-    assert got.frequency()[got.features.index(Feature("MLP1", "L2H0", "key", 3))] == pytest.approx(1 / 3)
+    assert got.frequency()[got.features.index(Element("MLP1", "L2H0", "key", 3))] == pytest.approx(1 / 3)
 
 
 def test_variants_by_edge_and_by_head() -> None:
     by_edge = incidence(edges(), [0, 2], "edges")
-    assert set(by_edge.of(0)) == {Feature("L0H1", "L2H0", "query"), Feature("MLP1", "L2H0", "key")}
+    assert set(by_edge.of(0)) == {Element("L0H1", "L2H0", "query"), Element("MLP1", "L2H0", "key")}
     by_head = incidence(edges(), [0, 2], "heads")
     assert {str(f) for f in by_head.of(0)} == {"L0H1", "L2H0", "L3H3"}
     assert {str(f) for f in by_head.of(1)} == {"L0H1", "L2H0"}

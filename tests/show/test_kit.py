@@ -19,7 +19,7 @@ from headwise.show.circuits.page import circuit_page, write_circuit_page
 from headwise.show.kit.escape import attribute, label, template, text
 from headwise.show.kit.figures import inert
 from headwise.show.kit.markdown import literal
-from headwise.show.kit.report import Figure, Report, Section, Text
+from headwise.show.kit.report import Figure, Markdown, Report, Section
 
 HOSTILE = '"><img src=x onerror="alert(1)">'
 SRC = Path(headwise.__file__).parent
@@ -109,7 +109,7 @@ def test_every_string_of_a_figure_is_text_and_its_numbers_stay() -> None:
 
 def test_data_in_a_text_has_no_marks_of_its_own() -> None:
     odd = "2**3**4 `x` \\ \\*"
-    page = Report("t", [Section("", [Text(f"**now** {literal(odd)}, `{literal(odd)}`")])]).html()
+    page = Report("t", [Section("", [Markdown(f"**now** {literal(odd)}, `{literal(odd)}`")])]).html()
     assert f"<strong>now</strong> {odd}, <code>{odd}</code>" in page
 
 

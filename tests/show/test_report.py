@@ -10,7 +10,7 @@ import pytest
 from headwise.errors import HeadwiseError
 from headwise.show.kit.escape import label
 from headwise.show.kit.figures import figure_table
-from headwise.show.kit.report import Figure, Report, Section, Table, Text
+from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
 
 NASTY = "<script>alert('x')</script> & </script>"
 
@@ -21,7 +21,7 @@ def page(*blocks):
 
 def test_everything_is_escaped():
     figure = go.Figure(go.Bar(x=[NASTY], y=[1.0], name=NASTY))
-    text = page(Text(NASTY), Table([NASTY], [[NASTY]], NASTY), Figure(figure, NASTY))
+    text = page(Markdown(NASTY), Table([NASTY], [[NASTY]], NASTY), Figure(figure, NASTY))
     assert "<script>alert" not in text
     assert text.count("&lt;script&gt;alert") >= 8
     spec = re.search(r'class="spec" data-for="f0">(.*?)</script>', text, re.S)
@@ -31,7 +31,7 @@ def test_everything_is_escaped():
 
 def test_plotly_is_inlined_once_and_only_if_needed():
     one = go.Figure(go.Scatter(x=[1], y=[2]))
-    with_figures, without = page(Figure(one), Figure(one)), page(Text("x"))
+    with_figures, without = page(Figure(one), Figure(one)), page(Markdown("x"))
     assert len(with_figures) < 1_200_000
     assert len(without) < 20_000
     assert with_figures.count("<!doctype html>") == 1
@@ -61,7 +61,7 @@ def test_long_tables_say_what_they_leave_out():
 
 
 def test_writing(tmp_path):
-    path = Report("t", [Section("s", [Text("**bold** `code`")])]).write(tmp_path / "deep" / "r.html")
+    path = Report("t", [Section("s", [Markdown("**bold** `code`")])]).write(tmp_path / "deep" / "r.html")
     assert "<strong>bold</strong> <code>code</code>" in path.read_text()
     blocked = tmp_path / "file"
     blocked.write_text("")

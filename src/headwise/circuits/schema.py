@@ -85,7 +85,7 @@ class CounterfactualShape(Shape):
     controls: Row[Attention]
 
 
-class ModelShape(Shape):
+class ModelIdentity(Shape):
     name: str
     weight_hash: Sha256
 
@@ -95,7 +95,7 @@ class CircuitShape(Shape):
 
     schema_: Literal[1] = Field(alias="schema")
     kind: Literal["headwise-circuit"]
-    model: ModelShape
+    model: ModelIdentity
     prompt: str | None
     tokens: Row[str]
     token_ids: Row[Index]

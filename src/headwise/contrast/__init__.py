@@ -32,7 +32,7 @@ from headwise.contrast.subspaces import (
     superposition_index,
     union,
 )
-from headwise.contrast.swaps import Edited, Rows, SwapTest, dose_response, edit_rows, swap_keys, swap_test
+from headwise.contrast.swaps import Edited, SwapRows, SwapTest, dose_response, edit_rows, swap_keys, swap_test
 
 __all__ = [
     "Attribution",
@@ -40,7 +40,7 @@ __all__ = [
     "Edited",
     "Feature",
     "RankReport",
-    "Rows",
+    "SwapRows",
     "SwapTest",
     "attribute",
     "distinct_queries",

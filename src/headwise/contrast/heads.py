@@ -19,7 +19,7 @@ from headwise.contrast.collect import BATCH
 from headwise.errors import HeadwiseError
 from headwise.intervals import counted, estimated, picked
 from headwise.progress import Tick
-from headwise.tasks.labelled.types import Contrast, Rule
+from headwise.tasks.labelled.types import Contrast, HeadRule
 from headwise.types import Estimate, Head
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def rank_heads(
     attention: Tensor,
     labels: Tensor,
     *,
-    rule: Rule,
+    rule: HeadRule,
     generator: torch.Generator,
     permutations: int = 9999,
     bootstrap: int = 1000,
@@ -174,7 +174,7 @@ def benjamini_hochberg(p: Tensor) -> Tensor:
     return torch.empty_like(p).index_copy_(0, order, adjusted)
 
 
-def choose_heads(scores: Sequence[HeadScore], rule: Rule, most: int = MOST) -> list[Head]:
+def choose_heads(scores: Sequence[HeadScore], rule: HeadRule, most: int = MOST) -> list[Head]:
     """The heads that do the task: right in ≥ 30 % of prompts, or the best ratios, beyond chance."""
     fit = [s for s in scores if s.q_value <= LEVEL]
     if rule == "accuracy":

@@ -26,7 +26,7 @@ from headwise.contrast.rows import (
 )
 from headwise.frames import frame
 from headwise.scale.folder import RunFolder, package_versions
-from headwise.tasks.labelled.types import Rule
+from headwise.tasks.labelled.types import HeadRule
 
 if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
@@ -43,7 +43,7 @@ class FeaturesResult:
 
     task: str
     model: str
-    rule: Rule
+    rule: HeadRule
     heads: tuple[HeadRow, ...]
     """Every head of the model with its scores, best first."""
     features: tuple[FeatureRow, ...]

@@ -14,10 +14,10 @@ from headwise.types import Side
 if TYPE_CHECKING:
     from headwise.contrast.heads import HeadScore
 
-Row = TypeVar("Row")
+Listed = TypeVar("Listed")
 
 
-def where(rows: Sequence[Row], **columns: object) -> list[Row]:
+def where(rows: Sequence[Listed], **columns: object) -> list[Listed]:
     """The rows whose columns have the given values.
 
     >>> doses = [DoseRow(head="L0H0", name=name, dose=1.0, original=0, target=1, share=1) for name in "ab"]

@@ -48,7 +48,7 @@ TABLES: dict[str, Columns] = {
 }
 """The columns of every table, in the order of its rows' fields."""
 
-Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[int, Field(ge=0)]
 
 
 class FeaturesConfig(Shape):
@@ -63,10 +63,10 @@ class FeaturesConfig(Shape):
     examples: Sha256
     shard: Annotated[int, Field(ge=2)]
     heads: Literal["auto"] | list[str]
-    draws: Count
+    draws: Amount
     energy: float
-    max_rank: Count
-    through_model: Count
+    max_rank: Amount
+    through_model: Amount
     seed: int
 
 

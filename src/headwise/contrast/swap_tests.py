@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.contrast.collect import BATCH
 from headwise.contrast.measured import ABLATIONS, SIDES, Measured, MeasuredFeature, pad_keys
-from headwise.contrast.swaps import Edited, Rows, dose_response, edit_rows, swap_keys
+from headwise.contrast.swaps import Edited, SwapRows, dose_response, edit_rows, swap_keys
 from headwise.errors import HeadwiseError
 from headwise.progress import Tick
 from headwise.tasks.labelled.types import Example
@@ -59,10 +59,10 @@ class TestRows:
     scale: Tensor
     cap: Sequence[float | None]
 
-    def rows(self, head: int) -> Rows:
+    def rows(self, head: int) -> SwapRows:
         """One head's rows for the swap functions."""
         original, target = torch.tensor(swap_positions(self.examples)).T
-        return Rows.from_keys(
+        return SwapRows.from_keys(
             self.q[:, head],
             self.keys[:, head],
             original,
@@ -126,7 +126,7 @@ def measure(
     return found
 
 
-def _measure_feature(row: Rows, probe: Probe, new_q: Tensor | None) -> MeasuredFeature:
+def _measure_feature(row: SwapRows, probe: Probe, new_q: Tensor | None) -> MeasuredFeature:
     u, v = probe.query.basis.double()[None], probe.key.basis.double()[None]
     sides: dict[str, Edited] = {}
     if new_q is not None:

@@ -58,7 +58,7 @@ class Edited:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SwapRows:
     """One query row per test prompt: everything a swap needs.
 
     q [..., n, d_head]; k_original, k_target [..., n, d_head]; logits [..., n, T]; original, target: their
@@ -101,7 +101,7 @@ class Rows:
         scale: float,
         cap: float | None = None,
         mask: Tensor | None = None,
-    ) -> Rows:
+    ) -> SwapRows:
         """Rows from q [..., n, d_head] and all keys [..., n, T, d_head]."""
         q, keys = q.double(), keys.double()
         logits = scale * (keys @ q[..., None])[..., 0]
@@ -150,14 +150,14 @@ def _shift(q: Tensor, difference: Tensor, bases: Tensor, scale: float) -> Tensor
     return scale * ((q[..., None, :, :] @ bases) * (difference[..., None, :, :] @ bases)).sum(-1)
 
 
-def swap_keys(rows: Rows, bases: Tensor | None, *, dose: float = 1.0) -> Edited:
+def swap_keys(rows: SwapRows, bases: Tensor | None, *, dose: float = 1.0) -> Edited:
     """Swap the two keys' coordinates inside each subspace; ``bases`` [(...,) S, d_head, r], None for a full
     swap.
 
     ``dose`` moves them only part of the way: 0 changes nothing, 1 is the swap, ½ makes the coordinates equal.
 
     >>> q = torch.tensor([[1.0, 0.0]]); keys = torch.tensor([[[2.0, 5.0], [0.0, 1.0]]])
-    >>> rows = Rows.from_keys(q, keys, torch.tensor([0]), torch.tensor([1]), scale=1.0)
+    >>> rows = SwapRows.from_keys(q, keys, torch.tensor([0]), torch.tensor([1]), scale=1.0)
     >>> swapped = swap_keys(rows, torch.eye(2)[None, :, :1])
     >>> [round(x.item(), 3) for x in (rows.clean().original, swapped.original)]
     [0.881, 0.119]
@@ -171,14 +171,14 @@ def swap_keys(rows: Rows, bases: Tensor | None, *, dose: float = 1.0) -> Edited:
     return rows._attention(pair + dose * torch.stack([shift, -shift], -1), rest)
 
 
-def dose_response(rows: Rows, bases: Tensor | None, doses: Tensor) -> Edited:
+def dose_response(rows: SwapRows, bases: Tensor | None, doses: Tensor) -> Edited:
     """``swap_keys`` at several doses: a new leading axis, [doses, ..., S, n]."""
     runs = [swap_keys(rows, bases, dose=float(dose)) for dose in doses]
     return Edited(*(torch.stack([getattr(r, f) for r in runs]) for f in ("original", "target", "log_odds")))
 
 
 def edit_rows(
-    rows: Rows,
+    rows: SwapRows,
     *,
     query_bases: Tensor | None = None,
     key_bases: Tensor | None = None,
@@ -194,7 +194,9 @@ def edit_rows(
     * ``ablate``: the subspace is taken out of q (``query_bases``), of every key (``key_bases``), or of both.
     """
     if rows.keys is None:
-        raise HeadwiseError("this edit reaches every key: build the rows with Rows.from_keys(q, keys, ...)")
+        raise HeadwiseError(
+            "this edit reaches every key: build the rows with SwapRows.from_keys(q, keys, ...)"
+        )
     if query_bases is None and key_bases is None:
         raise HeadwiseError("give query_bases, key_bases or both")
     q, keys = rows.q.double()[..., None, :, :], rows.keys.double()

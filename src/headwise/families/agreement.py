@@ -24,7 +24,7 @@ MOST_VALUES = 50
 
 
 @dataclass(frozen=True)
-class Agreement:
+class LabelAgreement:
     """How one label and the families agree."""
 
     label: str
@@ -46,7 +46,7 @@ def usable_labels(labels: Sequence[Mapping[str, str]]) -> dict[str, np.ndarray]:
 
 def agreement(
     labels: Mapping[str, np.ndarray], families: np.ndarray, distances: np.ndarray, *, seed: int = 0
-) -> list[Agreement]:
+) -> list[LabelAgreement]:
     """Each label against the families: adjusted mutual information with a 95 % interval and a permutation p-value.
 
     Those that agree best come first.
@@ -63,7 +63,7 @@ def agreement(
             low, high = (ami + float(q) for q in np.quantile(halves - halves.mean(), [0.025, 0.975]))
             p_value = _permutation_p(code, families, seed, name)
         result.append(
-            Agreement(name, int(code.max()) + 1, ami, low, high, p_value, float(tight[number].mean()))
+            LabelAgreement(name, int(code.max()) + 1, ami, low, high, p_value, float(tight[number].mean()))
         )
     return sorted(result, key=lambda one: (-one.ami, one.label))
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from headwise.bases.cell import layer_channels
 from headwise.circuits.counterfactual import outcomes, unused
 from headwise.errors import HeadwiseError
-from headwise.families.incidence import Feature, Incidence
+from headwise.families.incidence import Element, Incidence
 from headwise.model.edits import AddVectors, Edit
 from headwise.model.stream import split
 from headwise.randomness import keyed
@@ -36,12 +36,13 @@ CONTROLS = 5
 PROMPTS = 40
 BOOTSTRAPS = 2000
 
-Place = tuple[Head, Side]
+ReadInput = tuple[Head, Side]
+"""What a head reads on one side."""
 """Where a signal enters."""
 
 
 @dataclass(frozen=True)
-class Effect:
+class FamilyEffect:
     """What removing one set of features did to the answer in prompts of one family; 95 % intervals over prompts."""
 
     family: int
@@ -71,8 +72,8 @@ class CausalTest:
     features: int
     heads: int
     """Heads that these features enter"""
-    own: Effect | None
-    other: Effect | None
+    own: FamilyEffect | None
+    other: FamilyEffect | None
     gap: float | None
     """Change in own prompts minus change in the other's: negative, if the features matter more to their own"""
     gap_low: float | None
@@ -88,7 +89,7 @@ class Ticker(Protocol):
 
 
 @dataclass(frozen=True)
-class Question:
+class CausalQuestion:
     """One prompt of the run, as the tests need it."""
 
     token_ids: Sequence[int]
@@ -96,7 +97,7 @@ class Question:
     wrong_id: int | None
 
 
-def exclusive(incidence: Incidence, families: np.ndarray, own: int, other: int) -> list[Feature]:
+def exclusive(incidence: Incidence, families: np.ndarray, own: int, other: int) -> list[Element]:
     """Features that most circuits of one family hold and few of the other."""
     mine, theirs = (incidence.frequency(np.flatnonzero(families == f)) for f in (own, other))
     return [incidence.features[i] for i in np.flatnonzero((mine >= OWN_SHARE) & (theirs <= OTHER_SHARE))]
@@ -107,7 +108,7 @@ class Signals:
 
     def __init__(self, up: PromptWrites) -> None:
         self.up = up
-        self._coordinates: dict[tuple[Place, Component], Tensor] = {}
+        self._coordinates: dict[tuple[ReadInput, Component], Tensor] = {}
         self._maps: dict[Head, tuple[Tensor, Tensor]] = {}
 
     def maps(self, head: Head) -> tuple[Tensor, Tensor]:
@@ -119,7 +120,7 @@ class Signals:
             )
         return self._maps[head]
 
-    def coordinates(self, place: Place, component: Component) -> Tensor:
+    def coordinates(self, place: ReadInput, component: Component) -> Tensor:
         """A component's share of a head's queries or keys over channels: [T, channels]."""
         if (place, component) not in self._coordinates:
             head, side = place
@@ -129,7 +130,7 @@ class Signals:
             self._coordinates[place, component] = found
         return self._coordinates[place, component]
 
-    def vectors(self, members: Mapping[Place, Sequence[Signal]]) -> dict[Place, Tensor]:
+    def vectors(self, members: Mapping[ReadInput, Sequence[Signal]]) -> dict[ReadInput, Tensor]:
         """The sum of some signals at each place, in head space: [T, d_head]."""
         result = {}
         for place, listed in members.items():
@@ -142,9 +143,9 @@ class Signals:
         return result
 
 
-def grouped(features: Sequence[Feature]) -> dict[Place, list[Signal]]:
+def grouped(features: Sequence[Element]) -> dict[ReadInput, list[Signal]]:
     """Features, as signals, by the head and side that they enter."""
-    result: dict[Place, list[Signal]] = {}
+    result: dict[ReadInput, list[Signal]] = {}
     for f in features:
         side: Side = "query" if f.side == "query" else "key"
         signal = Signal(Head.parse(f.target), side, Component.parse(f.source), (f.channel,))
@@ -152,7 +153,7 @@ def grouped(features: Sequence[Feature]) -> dict[Place, list[Signal]]:
     return result
 
 
-def removal_edits(vectors: Mapping[Place, Tensor]) -> list[Edit]:
+def removal_edits(vectors: Mapping[ReadInput, Tensor]) -> list[Edit]:
     """Edits that take vectors from every query or key of their heads."""
     return [
         AddVectors(head=head, side=side, positions=list(range(len(value))), value=-value)
@@ -166,14 +167,14 @@ class _Set:
 
     own: int
     other: int
-    features: list[Feature]
-    variants: list[dict[Place, list[Signal]]]
+    features: list[Element]
+    variants: list[dict[ReadInput, list[Signal]]]
     """The features, then the controls"""
 
 
 def measure_causality(
     model: Model,
-    questions: Sequence[Question],
+    questions: Sequence[CausalQuestion],
     incidence: Incidence,
     families: np.ndarray,
     pairs: Sequence[tuple[int, int]],
@@ -222,7 +223,7 @@ def _prepared(
     features = exclusive(incidence, families, own, other)
     members = grouped(features)
     # A control must not hit a channel that either family uses there.
-    used: dict[Place, set[int]] = {}
+    used: dict[ReadInput, set[int]] = {}
     for f in (own, other):
         often = np.flatnonzero(incidence.frequency(np.flatnonzero(families == f)) >= OTHER_SHARE)
         for place, listed in grouped([incidence.features[i] for i in often]).items():
@@ -236,11 +237,11 @@ def _prepared(
     return _Set(own, other, features, variants)
 
 
-def _run(model: Model, question: Question, sets: Sequence[_Set]) -> list[np.ndarray]:
+def _run(model: Model, question: CausalQuestion, sets: Sequence[_Set]) -> list[np.ndarray]:
     """One prompt, untouched and with every variant of every set removed."""
     with torch.no_grad():
         signals = Signals(PromptWrites(split(model, list(question.token_ids)), 0))
-        plans: list[dict[Place, Tensor]] = [{}]
+        plans: list[dict[ReadInput, Tensor]] = [{}]
         plans += [signals.vectors(variant) for s in sets for variant in s.variants]
         edits = [removal_edits(plan) for plan in plans]
         answer = AnswerIds(question.answer_id, question.wrong_id)
@@ -273,7 +274,7 @@ def _tested(s: _Set, outcomes: Mapping[int, np.ndarray], seed: int) -> CausalTes
         ahead = values[:, 0, :1] > 0
         size = values[:, 1, 1].mean() / max(float(values[:, 1, 2:].mean()), 1e-12)
         effects.append(
-            Effect(
+            FamilyEffect(
                 family,
                 len(change),
                 float(values[:, 0, 0].mean()),

@@ -17,14 +17,14 @@ from scipy import sparse
 
 from headwise.errors import HeadwiseError
 
-Kind = Literal["signals", "edges", "heads"]
+ElementKind = Literal["signals", "edges", "heads"]
 LEFT_OUT = ("embedding", "bias", "offset")
 
 
-class Feature(NamedTuple):
+class Element(NamedTuple):
     """What circuits are compared by. ``edges`` have no channel, ``heads`` only a target.
 
-    >>> print(Feature("L9H6", "L20H3", "query", 12), "|", Feature("MLP2", "L20H3", "key"), "|", Feature("", "L20H3"))
+    >>> print(Element("L9H6", "L20H3", "query", 12), "|", Element("MLP2", "L20H3", "key"), "|", Element("", "L20H3"))
     L9H6 → L20H3 query 12 | MLP2 → L20H3 key | L20H3
     """
 
@@ -46,7 +46,7 @@ class Incidence:
     """``matrix`` [prompts, features] is boolean; row i belongs to prompt number ``prompts[i]``."""
 
     prompts: np.ndarray
-    features: tuple[Feature, ...]
+    features: tuple[Element, ...]
     matrix: sparse.csr_matrix
 
     @property
@@ -63,14 +63,14 @@ class Incidence:
         part = self.matrix if chosen is None else self.matrix[chosen]
         return np.bincount(part.indices, minlength=len(self.features)) / max(1, len(part.indptr) - 1)
 
-    def of(self, row: int) -> list[Feature]:
+    def of(self, row: int) -> list[Element]:
         """The features of one circuit."""
         start, stop = self.matrix.indptr[row : row + 2]
         return [self.features[i] for i in self.matrix.indices[start:stop]]
 
 
-def check_kind(kind: str) -> Kind:
-    if kind not in get_args(Kind):
+def check_kind(kind: str) -> ElementKind:
+    if kind not in get_args(ElementKind):
         raise HeadwiseError(f"distance {kind!r} is not known: write signals, edges or heads")
     return kind  # pyright: ignore[reportReturnType]
 
@@ -120,7 +120,7 @@ def where(table: pa.Table, kept: np.ndarray) -> pa.Table:
     return table.filter(pa.array(kept))
 
 
-def _signals(edges: pa.Table, by_channel: bool) -> tuple[np.ndarray, np.ndarray, tuple[Feature, ...]]:
+def _signals(edges: pa.Table, by_channel: bool) -> tuple[np.ndarray, np.ndarray, tuple[Element, ...]]:
     kind, kinds = coded(edges["source_kind"])
     out = [number for number, name in enumerate(kinds) if name in LEFT_OUT]
     heads = edges["target_head"].is_valid().to_numpy()
@@ -142,11 +142,11 @@ def _signals(edges: pa.Table, by_channel: bool) -> tuple[np.ndarray, np.ndarray,
         rest, c = divmod(code, width)
         rest, s = divmod(rest, len(sides))
         a, b = divmod(rest, len(targets))
-        features.append(Feature(sources[a], targets[b], sides[s], c - 1))
+        features.append(Element(sources[a], targets[b], sides[s], c - 1))
     return rows, keys, tuple(features)
 
 
-def _heads(edges: pa.Table) -> tuple[np.ndarray, np.ndarray, tuple[Feature, ...]]:
+def _heads(edges: pa.Table) -> tuple[np.ndarray, np.ndarray, tuple[Element, ...]]:
     """Every head that occurs in a circuit, also one that only feeds the answer."""
     rows, names = [], []
     for end in ("source", "target"):
@@ -154,4 +154,4 @@ def _heads(edges: pa.Table) -> tuple[np.ndarray, np.ndarray, tuple[Feature, ...]
         rows.append(kept["prompt"].to_numpy().astype(np.int64))
         names += kept[end].to_pylist()
     unique, keys = np.unique(np.asarray(names, dtype=object).astype(str), return_inverse=True)
-    return np.concatenate(rows), keys, tuple(Feature("", name) for name in unique.tolist())
+    return np.concatenate(rows), keys, tuple(Element("", name) for name in unique.tolist())

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headwise import jsons
 from headwise.errors import HeadwiseError
-from headwise.families.agreement import Agreement
+from headwise.families.agreement import LabelAgreement
 from headwise.families.causality import CONTROLS, CausalTest
 from headwise.families.cluster import Clustering
 from headwise.families.compare import HeadComparison
@@ -92,7 +92,7 @@ class FamiliesResult:
     groups: Mapping[str, np.ndarray]
     """Usable labels: name -> value of each row"""
     families: list[Family]
-    agreements: list[Agreement]
+    agreements: list[LabelAgreement]
     accuracy: list[dict[str, Any]]
     """By value of each label: prompts, wrong ones, share answered right"""
     heads: list[HeadComparison]
@@ -319,7 +319,7 @@ class _Runs(Shape):
     runs: list[str]
 
 
-def _record(value: Agreement | HeadComparison) -> dict[str, Any]:
+def _record(value: LabelAgreement | HeadComparison) -> dict[str, Any]:
     """A record whose interval is one pair."""
     found = asdict(value)
     found["ci"] = [found.pop("low"), found.pop("high")]

@@ -14,7 +14,7 @@ import numpy as np
 
 from headwise.errors import HeadwiseError
 from headwise.families.agreement import agreement, usable_labels
-from headwise.families.causality import CONTROLS, PROMPTS, Question, measure_causality
+from headwise.families.causality import CONTROLS, PROMPTS, CausalQuestion, measure_causality
 from headwise.families.cluster import Clustering, cluster, medoids, silhouettes
 from headwise.families.compare import compare, incoming
 from headwise.families.distance import jaccard
@@ -153,11 +153,11 @@ def check_model(run: CircuitRun, model: Model) -> None:
     model.require(run.config["weight_hash"], "this run of circuits", of=run.config["model"], do=again)
 
 
-def questions(run: CircuitRun) -> list[Question]:
+def questions(run: CircuitRun) -> list[CausalQuestion]:
     """The traced prompts with their answers."""
     columns = (run.prompts.column(name).to_pylist() for name in ("token_ids", "answer_id", "wrong_id"))
     rows = list(zip(*columns, strict=True))
-    return [Question(*rows[p]) for p in run.traced]
+    return [CausalQuestion(*rows[p]) for p in run.traced]
 
 
 def _loaded(runs: str | Path | CircuitRun | Sequence[str | Path]) -> CircuitRun:

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import torch
 
 from headwise.errors import HeadwiseError
+from headwise.progress import Tick
 from headwise.scale.disk import Interrupted
 from headwise.scale.work import Chunk, Keeper
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
-Tick = Callable[[int], None]
-"""Told how many more items are done."""
 AHEAD = 4
 """Chunks per worker that are begun before the oldest is taken: what bounds memory where one of them is slow."""
 
@@ -88,14 +87,14 @@ class ThisProcess:
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """What a worker needs to load the very model of the caller."""
 
     origin: Mapping[str, Any]
     weight_hash: str
 
     @classmethod
-    def of(cls, model: Model) -> Source:
+    def of(cls, model: Model) -> ModelSource:
         if model.origin is None:
             raise HeadwiseError(
                 f"the model {model.name!r} was not loaded by headwise.load, so other processes cannot load it: "
@@ -108,7 +107,7 @@ class Source:
 class Processes:
     """Several worker processes on this machine. Each loads the model once, when it gets its first chunk."""
 
-    source: Source
+    source: ModelSource
     workers: int
 
     def run(
@@ -147,7 +146,7 @@ def engine_for(model: Model, workers: int = 1) -> Engine:
     """The engine for a number of workers; one worker is this process."""
     if workers < 1:
         raise HeadwiseError(f"workers={workers} cannot do anything: give 1 or more")
-    return ThisProcess(model) if workers == 1 else Processes(Source.of(model), workers)
+    return ThisProcess(model) if workers == 1 else Processes(ModelSource.of(model), workers)
 
 
 _loaded: Model | None = None
@@ -167,7 +166,7 @@ def _begin() -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _model(source: Source) -> Model:
+def _model(source: ModelSource) -> Model:
     global _loaded
     if _loaded is None:
         from headwise.model.loading.load import load
@@ -179,7 +178,7 @@ def _model(source: Source) -> Model:
     return _loaded
 
 
-def _work(source: Source, job: Job[Any, Any], chunk: Chunk[Any], keeper: Keeper | None) -> bytes:
+def _work(source: ModelSource, job: Job[Any, Any], chunk: Chunk[Any], keeper: Keeper | None) -> bytes:
     content = job.to_bytes(job.make(_model(source), chunk, lambda more: None))
     if keeper is not None:
         keeper.keep(chunk, content)

@@ -29,7 +29,7 @@ READ = (1, 2)
 """Schema 1 was the same without digests."""
 
 AGAIN = "make the run again in a fresh folder"
-_Name = Annotated[str, StringConstraints(pattern=r"\A[\w-][\w.-]*(/[\w-][\w.-]*)*\z")]
+_FileName = Annotated[str, StringConstraints(pattern=r"\A[\w-][\w.-]*(/[\w-][\w.-]*)*\z")]
 
 
 class ModelShape(Shape):
@@ -58,7 +58,7 @@ class Manifest(Shape):
     kind: Name
     config: dict[str, JsonValue]
     versions: dict[Name, str]
-    files: dict[_Name, Sha256] | None = None
+    files: dict[_FileName, Sha256] | None = None
     sha256: Sha256 | None = None
 
     @classmethod

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from headwise.progress import Tick
 from headwise.scale import tensors
 from headwise.scale.disk import Interrupted
-from headwise.scale.engines import Engine, Item, Job, Made, Tick
+from headwise.scale.engines import Engine, Item, Job, Made
 from headwise.scale.work import Chunk, Keeper
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwise import jsons
 from headwise.circuits.circuit import Circuit
-from headwise.scale.engines import Tick
+from headwise.progress import Tick
 from headwise.scale.work import Chunk
 from headwise.survey.chunks import TraceJob, circuits_of
 from headwise.tasks.answers.types import AnswerPrompt

@@ -19,7 +19,7 @@ from headwise.bases.cell import one_thread
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.trace import trace
 from headwise.errors import HeadwiseError
-from headwise.scale.engines import Tick
+from headwise.progress import Tick
 from headwise.scale.tables import pack, unpack
 from headwise.scale.work import Chunk
 from headwise.strings import printable, shortened

@@ -93,7 +93,7 @@ def _limits(name: str, shape: ModelShape) -> list[tuple[str, int]]:
     ]
 
 
-class _Labels(Shape):
+class _StoredLabels(Shape):
     labels: dict[str, str] = Field(default_factory=dict)
 
 
@@ -106,7 +106,7 @@ def read_labels(texts: Sequence[str], where: str) -> list[dict[str, str]]:
             value = jsons.parse(text)
         except jsons.NotJson as error:
             raise HeadwiseError(f"{place} are not JSON ({error}): {AGAIN}") from None
-        found.append(check(_Labels, {"labels": value}, place, AGAIN).labels)
+        found.append(check(_StoredLabels, {"labels": value}, place, AGAIN).labels)
     return found
 
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
 from headwise import jsons
 from headwise.errors import HeadwiseError
 from headwise.strings import read_lines, shortened
-from headwise.validation import check, quoted, unfit
+from headwise.validation import Shaped, check, quoted, unfit
 
-Shaped = TypeVar("Shaped", bound=BaseModel)
 Made = TypeVar("Made")
 
 SAID = 330
@@ -38,7 +37,7 @@ def _as_label(value: Any) -> Any:
 
 
 Text = Annotated[str, AfterValidator(_no_nul)]
-Prompt = Annotated[str, StringConstraints(min_length=1), AfterValidator(_no_nul)]
+PromptText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_no_nul)]
 Label = Annotated[Text, BeforeValidator(_as_label)]
 Title = Annotated[
     str,

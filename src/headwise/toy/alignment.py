@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +26,6 @@ from headwise.toy.adamw import AdamW
 
 TRAINING = "training.safetensors"
 """Where a run folder keeps the state of the training."""
-Case = Literal["none", "pair", "pairs"]
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ class World:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class TripletBatch:
     """Samples: token sources [n, T, S], selector sources [n, S], right position [n], right payload [n]."""
 
     tokens: Tensor
@@ -172,7 +172,7 @@ def draw_latents(setup: PayloadSetup, count: int, *labels: object) -> list[Tenso
     return found
 
 
-def draw_batch(setup: PayloadSetup, n: int, *labels: object) -> Batch:
+def draw_batch(setup: PayloadSetup, n: int, *labels: object) -> TripletBatch:
     """``n`` samples of the task, the same for every cell, keyed by the labels."""
     t = setup.tokens
     z = torch.cat(draw_latents(setup, n * t, *labels), 1)
@@ -183,7 +183,7 @@ def draw_batch(setup: PayloadSetup, n: int, *labels: object) -> Batch:
     z = z.view(n, t, -1)
     one_hot = torch.nn.functional.one_hot(payload, setup.payloads).float()
     rows = torch.arange(n)
-    return Batch(
+    return TripletBatch(
         torch.cat([z, one_hot, noise[:, :t]], -1),
         torch.cat([z[rows, position], torch.zeros(n, setup.payloads), noise[:, t]], -1),
         position,
@@ -210,7 +210,7 @@ def init_weights(setup: PayloadSetup) -> Weights:
     return {name: torch.stack([c[i] for c in cells]) for i, name in enumerate(("w_q", "w_k", "w_v", "w_o"))}
 
 
-def forward(world: World, weights: Weights, batch: Batch) -> tuple[Tensor, Tensor]:
+def forward(world: World, weights: Weights, batch: TripletBatch) -> tuple[Tensor, Tensor]:
     """Attention logits [n, C, T] (scaled) and payload logits [n, C, P]."""
     setup = world.setup
     cells, (n, _, s) = world.key.shape[0], batch.tokens.shape
@@ -230,7 +230,7 @@ def forward(world: World, weights: Weights, batch: Batch) -> tuple[Tensor, Tenso
     return logits, torch.einsum("ncs,cps->ncp", mixed, write)
 
 
-def queries_and_keys(world: World, weights: Weights, cell: int, batch: Batch) -> tuple[Tensor, Tensor]:
+def queries_and_keys(world: World, weights: Weights, cell: int, batch: TripletBatch) -> tuple[Tensor, Tensor]:
     """One cell's q [n, d_head] and keys [n, T, d_head], float64."""
     w_q, w_k = (weights[name][cell].double() for name in ("w_q", "w_k"))
     q = batch.selector.double() @ (w_q @ world.query[cell].double()).mT

@@ -14,7 +14,7 @@ from headwise.contrast import (
     ContrastiveCovariance,
     Feature,
     RankReport,
-    Rows,
+    SwapRows,
     feature,
     principal_cosines,
     random_subspaces,
@@ -175,7 +175,7 @@ def swap_effects(
         batch = draw_batch(setup, min(chunk, effort.swaps - start), "swap", i)
         target, usable = _targets(setup, batch.tokens, batch.position, keyed(setup.seed, "target", i))
         q, keys = queries_and_keys(world, weights, 0, batch)
-        rows = Rows.from_keys(
+        rows = SwapRows.from_keys(
             q[usable], keys[usable], batch.position[usable], target[usable], scale=setup.d_head**-0.5
         )
         for name, edit in {"none": None, **bases}.items():

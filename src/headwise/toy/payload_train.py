@@ -11,7 +11,7 @@ from torch import Tensor
 from headwise.errors import HeadwiseError
 from headwise.scale.folder import RunFolder
 from headwise.toy.adamw import AdamW
-from headwise.toy.payload import Batch, PayloadSetup, Weights, World, draw_batch, forward, init_weights
+from headwise.toy.payload import PayloadSetup, TripletBatch, Weights, World, draw_batch, forward, init_weights
 
 TRAINING = "training.safetensors"
 """Where a run folder keeps the state of the training."""
@@ -134,7 +134,7 @@ def train(
     return Trained(world, best, loss, accuracy, ended, history)
 
 
-def _losses(world: World, weights: Weights, batch: Batch) -> Tensor:
+def _losses(world: World, weights: Weights, batch: TripletBatch) -> Tensor:
     """Mean cross-entropy of every cell [C]; their sum has each cell's own gradient."""
     out = forward(world, weights, batch)[1]
     picked = out.log_softmax(-1).gather(-1, batch.payload[:, None, None].expand(-1, out.shape[1], 1))
@@ -142,7 +142,7 @@ def _losses(world: World, weights: Weights, batch: Batch) -> Tensor:
 
 
 @torch.no_grad()
-def evaluate(world: World, weights: Weights, batches: list[Batch]) -> tuple[Tensor, Tensor]:
+def evaluate(world: World, weights: Weights, batches: list[TripletBatch]) -> tuple[Tensor, Tensor]:
     """Validation loss and accuracy of every cell [C]."""
     loss, right = [], []
     for batch in batches:

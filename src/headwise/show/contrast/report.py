@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headwise.contrast.rows import AttributionRow, where
 from headwise.show.contrast import figures, spaces
 from headwise.show.kit.markdown import Prose, literal
-from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
+from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
 
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
@@ -37,7 +37,7 @@ FEATURES = {
     "interaction_share": "matching share",
     "superposition": "superposition",
 }
-"""Columns of the table of features, the most telling first, and what they are called on the page."""
+"""TableColumns of the table of features, the most telling first, and what they are called on the page."""
 ANSWERS = {
     "head": "head",
     "name": "swapped",
@@ -61,11 +61,11 @@ def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
     strongest = max(run.features, key=lambda f: f.share_of_full)
     warnings = "\n".join(f"- {literal(warning)}" for warning in run.warnings)
     sections = [
-        Section("What to beware of", [Text(warnings or PROSE("nothing wrong"))]),
+        Section("What to beware of", [Markdown(warnings or PROSE("nothing wrong"))]),
         Section(
             "Heads",
             [
-                Text(f"{PROSE(run.rule)} {PROSE('scan')}"),
+                Markdown(f"{PROSE(run.rule)} {PROSE('scan')}"),
                 Figure(figures.head_ranking(run), PROSE("heads figure")),
             ],
         ),
@@ -101,7 +101,7 @@ def _note(run: FeaturesResult, head: str) -> str:
 def _features(run: FeaturesResult) -> list[Block]:
     rows = [tuple(getattr(f, column) for column in FEATURES) for f in run.features]
     return [
-        Text(PROSE("features")),
+        Markdown(PROSE("features")),
         Figure(figures.share_bars(run), PROSE("features figure")),
         Table(list(FEATURES.values()), rows),
     ]
@@ -128,7 +128,7 @@ def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
     if drawn:
         blocks.append(Figure(spaces.subspace_pca(run, head, None), PROSE("whole figure")))
     else:
-        blocks.append(Text(PROSE("no spaces", heads=SPACES)))
+        blocks.append(Markdown(PROSE("no spaces", heads=SPACES)))
     if where(run.angles, head=head):
         blocks.append(Figure(figures.angles(run, head), PROSE("angles figure")))
     if where(run.attribution, head=head):
@@ -141,7 +141,7 @@ def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
 def _answers(run: FeaturesResult) -> list[Block]:
     rows = [tuple(getattr(a, column) for column in ANSWERS) for a in run.answers]
     return [
-        Text(PROSE("answers")),
+        Markdown(PROSE("answers")),
         Figure(figures.answers(run), PROSE("answers figure")),
         Table(list(ANSWERS.values()), rows),
     ]
@@ -149,8 +149,8 @@ def _answers(run: FeaturesResult) -> list[Block]:
 
 def _growth(run: FeaturesResult) -> list[Block]:
     if not run.growth:
-        return [Text(PROSE("no growth"))]
-    return [Text(PROSE("growth")), Figure(figures.rank_growth(run), PROSE("growth figure"))]
+        return [Markdown(PROSE("no growth"))]
+    return [Markdown(PROSE("growth")), Figure(figures.rank_growth(run), PROSE("growth figure"))]
 
 
 def attribution_report(records: Sequence[AttributionRow], prompt: str) -> Report:

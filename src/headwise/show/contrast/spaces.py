@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
 
 WIDE = (*PALETTE, "#b15928", "#1b7837", "#762a83", "#f46d43", "#4575b4", "#a6761d", "#e7298a", "#666666")
-Method = Literal["pca", "umap"]
 KEYS = 120
 """Keys in a picture: more would hide each other, and make a page large."""
 MARKS: dict[str, dict[str, Any]] = {

@@ -12,12 +12,12 @@ from headwise.show.families.circuits import HEAVIEST, side_by_side
 from headwise.show.families.heat_map import CELLS, heat_map
 from headwise.show.families.terminal import composition, verdict
 from headwise.show.kit.markdown import Prose, literal
-from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
-from headwise.show.kit.table import Columns, TableColumn
+from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
+from headwise.show.kit.table import TableColumn, TableColumns
 
 if TYPE_CHECKING:
-    from headwise.families.agreement import Agreement
-    from headwise.families.causality import CausalTest, Effect
+    from headwise.families.agreement import LabelAgreement
+    from headwise.families.causality import CausalTest, FamilyEffect
     from headwise.families.compare import HeadComparison
     from headwise.families.result import FamiliesResult, Family
 
@@ -66,7 +66,7 @@ def _verdict(found: FamiliesResult) -> str:
 
 
 def _how_many(found: FamiliesResult) -> list[Block]:
-    rules = Text(PROSE("how many", smallest=SMALLEST_SHARE, stable=STABLE, level=LEVEL))
+    rules = Markdown(PROSE("how many", smallest=SMALLEST_SHARE, stable=STABLE, level=LEVEL))
     if not found.cuts or found.null is None:
         return [rules]
     n = found.null.prompts
@@ -121,13 +121,13 @@ def _distances(found: FamiliesResult) -> list[Block]:
     order = "in the order of the tree" if by is None else f"by {by}, then in the order of the tree"
     caption = PROSE("distances figure", n=n, order=order, blocks=blocks)
     return [
-        Text(PROSE("distances", kind=KINDS[found.settings["distance"]])),
+        Markdown(PROSE("distances", kind=KINDS[found.settings["distance"]])),
         Figure(heat_map(found), caption, Table(("mean distance", *names), mean)),
     ]
 
 
 def _families(found: FamiliesResult) -> list[Block]:
-    columns: Columns[Family] = {
+    columns: TableColumns[Family] = {
         "family": lambda f: f.name,
         "prompts": lambda f: f.size,
         "strays": lambda f: f.strays,
@@ -145,7 +145,7 @@ def _families(found: FamiliesResult) -> list[Block]:
     if found.telling and found.n_families > 1:
         blocks.append(Figure(figures.compositions(found), "Sizes, and prompts by label."))
     if found.agreements:
-        told: Columns[Agreement] = {
+        told: TableColumns[LabelAgreement] = {
             "label": lambda a: a.label,
             "values": lambda a: a.values,
             "AMI": lambda a: a.ami,
@@ -170,7 +170,7 @@ def _pairs(found: FamiliesResult) -> list[tuple[int, int]]:
 
 
 def _representatives(found: FamiliesResult) -> list[Block]:
-    blocks: list[Block] = [Text(PROSE("representatives"))]
+    blocks: list[Block] = [Markdown(PROSE("representatives"))]
     for a, b in _pairs(found):
         names = [found.families[i] for i in (a, b)]
         caption = f"The {HEAVIEST} heaviest edges of each. " + " ".join(
@@ -182,7 +182,7 @@ def _representatives(found: FamiliesResult) -> list[Block]:
 
 def _heads(found: FamiliesResult) -> list[Block]:
     blocks: list[Block] = [
-        Text(PROSE("heads", same=SAME, opposite=OPPOSITE, fewest=FEWEST_PROMPTS)),
+        Markdown(PROSE("heads", same=SAME, opposite=OPPOSITE, fewest=FEWEST_PROMPTS)),
     ]
     for a, b in _pairs(found):
         if any((h.first, h.second) == (a, b) for h in found.heads):
@@ -190,7 +190,7 @@ def _heads(found: FamiliesResult) -> list[Block]:
                 Figure(figures.cosines(found, a, b), "Signals into each head, two families compared.")
             )
     names = [f.name for f in found.families]
-    columns: Columns[HeadComparison] = {
+    columns: TableColumns[HeadComparison] = {
         "head": lambda h: h.head,
         "side": lambda h: h.side,
         "families": lambda h: f"{names[h.first]} / {names[h.second]}",
@@ -209,13 +209,13 @@ def _heads(found: FamiliesResult) -> list[Block]:
         caption = f"The {len(shown)} least alike of {len(found.heads)}."
         blocks.append(Table.of(shown, columns, caption))
     else:
-        blocks.append(Text(PROSE("no head")))
+        blocks.append(Markdown(PROSE("no head")))
     return blocks
 
 
 def _causality(found: FamiliesResult) -> list[Block]:
     if not found.causality:
-        return [Text(PROSE("not causal"))]
+        return [Markdown(PROSE("not causal"))]
     names = [f.name for f in found.families]
     measured = [
         (t, where, effect)
@@ -223,7 +223,7 @@ def _causality(found: FamiliesResult) -> list[Block]:
         for where, effect in (("own", t.own), ("other", t.other))
         if effect is not None
     ]
-    columns: Columns[tuple[CausalTest, str, Effect]] = {
+    columns: TableColumns[tuple[CausalTest, str, FamilyEffect]] = {
         "signals of": lambda row: names[row[0].exclusive_to],
         "not of": lambda row: names[row[0].against],
         "signals": lambda row: row[0].features,
@@ -242,7 +242,7 @@ def _causality(found: FamiliesResult) -> list[Block]:
         TableColumn(name="high"): lambda row: row[0].gap_high,
     }
     blocks: list[Block] = [
-        Text(PROSE("causality", own=OWN_SHARE, other=OTHER_SHARE, controls=CONTROLS)),
+        Markdown(PROSE("causality", own=OWN_SHARE, other=OTHER_SHARE, controls=CONTROLS)),
     ]
     if measured:
         table = Table.of(measured, columns)
@@ -250,5 +250,5 @@ def _causality(found: FamiliesResult) -> list[Block]:
     none = [t for t in found.causality if t.own is None]
     if none:
         pairs = "; ".join(f"{names[t.exclusive_to]} against {names[t.against]}" for t in none)
-        blocks.append(Text(PROSE("nothing exclusive", pairs=pairs)))
+        blocks.append(Markdown(PROSE("nothing exclusive", pairs=pairs)))
     return blocks

@@ -10,7 +10,7 @@ from rich.text import Text
 from headwise.show.kit.terminal import table
 
 if TYPE_CHECKING:
-    from headwise.families.causality import Effect
+    from headwise.families.causality import FamilyEffect
     from headwise.families.result import FamiliesResult
 
 SHOWN = 12
@@ -125,5 +125,5 @@ def _causality(found: FamiliesResult) -> list[RenderableType]:
     return [table(columns, rows, title=title)]
 
 
-def _effect(effect: Effect | None) -> str:
+def _effect(effect: FamilyEffect | None) -> str:
     return "–" if effect is None else f"{effect.change:+.2f} ({effect.control:+.2f})"

@@ -1,9 +1,9 @@
 """One HTML file that opens offline: text, figures with the numbers behind them, tables; light and dark.
 
-    Report("Binding", [Section("Heads", [Text("…"), Figure(fig, "Head scores"), Table(("head",), [("L9H6",)])])])
+    Report("Binding", [Section("Heads", [Markdown("…"), Figure(fig, "Head scores"), Table(("head",), [("L9H6",)])])])
 
 The plotting script is inlined once, and only the part of it that reports draw with. Everything that came from
-outside is text: in tables, in figures, and inside a :class:`Text` where it went through
+outside is text: in tables, in figures, and inside a :class:`Markdown` where it went through
 :func:`~headwise.show.kit.markdown.literal`.
 """
 
@@ -30,7 +30,7 @@ TRACES = ("scatter", "bar", "box", "heatmap")
 
 
 @dataclass(frozen=True)
-class Text:
+class Markdown:
     """Markdown as :mod:`headwise.show.kit.markdown` knows it."""
 
     body: str
@@ -45,7 +45,7 @@ class Figure:
     table: Table | None = None
 
 
-Block = Text | Table | Figure
+Block = Markdown | Table | Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ def _section(index: int, section: Section, specs: list[str]) -> str:
 
 
 def _block(block: Block, specs: list[str]) -> str:
-    if isinstance(block, Text):
+    if isinstance(block, Markdown):
         return markdown.html(block.body)
     if isinstance(block, Table):
         return block.html()

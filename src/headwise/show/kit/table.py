@@ -29,7 +29,7 @@ class TableColumn:
     number: bool = False
 
 
-Columns = Mapping[str | TableColumn, Callable[[Listed], Entry]]
+TableColumns = Mapping[str | TableColumn, Callable[[Listed], Entry]]
 """Each column of a table beside what it shows of a thing."""
 
 
@@ -49,7 +49,7 @@ class Table:
     def of(
         cls,
         things: Iterable[Listed],
-        columns: Columns[Listed],
+        columns: TableColumns[Listed],
         caption: str = "",
     ) -> Table:
         """A row per thing.

@@ -101,7 +101,7 @@ def table(
 ) -> RenderableType:
     """A table without lines: numbers to the right and never broken, text to the left and folded where it is long.
 
-    Cells are text, never markup: a token may hold square brackets. Columns named in ``left`` hold text even where
+    Cells are text, never markup: a token may hold square brackets. TableColumns named in ``left`` hold text even where
     it looks like numbers, such as a list of channels with one member.
     """
     # Written out before the layout, so that every character is counted.

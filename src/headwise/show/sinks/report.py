@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headwise.show.kit.markdown import Prose
-from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
-from headwise.show.kit.table import Columns, TableColumn
+from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
+from headwise.show.kit.table import TableColumn, TableColumns
 from headwise.show.kit.terminal import quoted
 from headwise.show.sinks import figures
 from headwise.sinks.find import AWAY
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROSE = Prose.read("sinks/report.md")
 SHOWN = 12
 """Heads and sides in the table of those that agree best."""
-SOURCES: Columns[Source] = {
+SOURCES: TableColumns[Source] = {
     "written by": lambda s: s.component,
     "heads": lambda s: len(s.heads),
     "share": lambda s: s.share,
@@ -33,14 +33,14 @@ SOURCES: Columns[Source] = {
     "readings apart": lambda s: s.readings_apart,
     "which": lambda s: _some(s.heads, 6),
 }
-CLUSTERS: Columns[Cluster] = {
+CLUSTERS: TableColumns[Cluster] = {
     "heads": lambda c: len(c.heads),
     "read by": lambda c: c.read_by,
     "distance": lambda c: c.distance,
     "writers": lambda c: ", ".join(f"{w.component} {w.share:.0%}" for w in c.writers[:3]),
     "which": lambda c: _some(c.heads),
 }
-ONE_BY_ONE: Columns[dict[str, Any]] = {
+ONE_BY_ONE: TableColumns[dict[str, Any]] = {
     "side": lambda r: r["side"],
     "firings": lambda r: r["firings"],
     "untouched": lambda r: r["attention"],
@@ -53,7 +53,7 @@ ONE_BY_ONE: Columns[dict[str, Any]] = {
     "to the top gainer": lambda r: r["to_top_gainer"],
     "to itself": lambda r: r["to_itself"],
 }
-SHARED: Columns[Shared] = {
+SHARED: TableColumns[Shared] = {
     "side": lambda s: s.side,
     "direction": lambda s: s.name,
     "heads": lambda s: len(s.heads),
@@ -97,7 +97,7 @@ def sinks_report(study: SinksResult) -> Report:
 def _tokens(study: SinksResult) -> list[Block]:
     rows = [(s.position, quoted(s.token), s.prompts, s.share, s.attention) for s in study.sinks]
     return [
-        Text(PROSE("tokens", away=AWAY, threshold=study.settings["threshold"])),
+        Markdown(PROSE("tokens", away=AWAY, threshold=study.settings["threshold"])),
         Figure(figures.received(study), PROSE("tokens figure")),
         Table(("position", "token", "prompts", "share of prompts", "attention received"), rows[:40]),
     ]
@@ -106,14 +106,14 @@ def _tokens(study: SinksResult) -> list[Block]:
 def _heads(study: SinksResult) -> list[Block]:
     counts = {"n": len(study.parked), "all": study.attention.numel()}
     return [
-        Text(PROSE("heads", parked=study.settings["parked"], **counts)),
+        Markdown(PROSE("heads", parked=study.settings["parked"], **counts)),
         Figure(figures.parking_by_layer(study), PROSE("heads figure")),
         Figure(figures.parking_map(study), PROSE("map figure")),
     ]
 
 
 def _agreement(study: SinksResult) -> list[Block]:
-    columns: Columns[tuple[Head, str, Agreement]] = {
+    columns: TableColumns[tuple[Head, str, Agreement]] = {
         "head": lambda row: str(row[0]),
         "side": lambda row: row[1],
         "attention": lambda row: float(study.attention[row[0].layer, row[0].index]),
@@ -130,18 +130,18 @@ def _agreement(study: SinksResult) -> list[Block]:
     rows = [(head, side, agreement) for (head, side), agreement in found]
     best = sorted(rows, key=lambda row: row[2].distance)[:SHOWN]
     return [
-        Text(PROSE("agreement", controlled=CONTROLLED)),
+        Markdown(PROSE("agreement", controlled=CONTROLLED)),
         Figure(figures.agreement_by_layer(study), PROSE("agreement figure"), Table.of(rows, columns)),
         Table.of(best, columns, PROSE("agreement table", shown=len(best), n=len(rows))),
     ]
 
 
 def _sharing(study: SinksResult) -> list[Block]:
-    blocks: list[Block] = [Text(PROSE("sharing"))]
+    blocks: list[Block] = [Markdown(PROSE("sharing"))]
     for sharing in study.sharing:
         side = sharing.side
         if not sharing.heads:
-            blocks.append(Text(PROSE("no side", side=side)))
+            blocks.append(Markdown(PROSE("no side", side=side)))
             continue
         about = PROSE(
             "side",
@@ -152,7 +152,7 @@ def _sharing(study: SinksResult) -> list[Block]:
             apart="–" if sharing.mean_distance is None else f"{sharing.mean_distance:.2f}",
         )
         blocks += [
-            Text(about),
+            Markdown(about),
             Figure(figures.writers_by_layer(study, side), PROSE("writers figure", side=side)),
             Figure(figures.distances(study, side), PROSE("distances figure", side=side)),
             Table.of(sharing.sources, SOURCES, f"Sources, {side} side"),
@@ -171,13 +171,13 @@ def _some(heads: tuple[object, ...], most: int = 12) -> str:
 
 
 def _removal(study: SinksResult) -> list[Block]:
-    blocks: list[Block] = [Text(PROSE("removal"))]
+    blocks: list[Block] = [Markdown(PROSE("removal"))]
     if study.one_by_one:
         table = Table.of(study.one_by_one, ONE_BY_ONE)
         blocks += [Figure(figures.removal_bars(study), PROSE("removal figure")), table]
     if study.shared:
         blocks += [
-            Text(PROSE("shared")),
+            Markdown(PROSE("shared")),
             Figure(figures.shared_bars(study), PROSE("shared figure")),
             Table.of(study.shared, SHARED),
         ]

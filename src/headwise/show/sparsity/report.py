@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from headwise.show.kit.markdown import Prose
-from headwise.show.kit.report import Figure, Report, Section, Table, Text
+from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
 from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, between, styled
 
 if TYPE_CHECKING:
@@ -137,13 +137,13 @@ def sparsity_report(study: SparsityResult) -> Report:
             Section(
                 "Heads",
                 [
-                    Text(about),
+                    Markdown(about),
                     Figure(head_dots(study), PROSE("heads figure")),
                     Table(columns, rows, PROSE("heads table")),
                 ],
             ),
             Section(
-                "How many channels", [Figure(rebuild_curve(study), PROSE("curve figure")), Text(accuracy)]
+                "How many channels", [Figure(rebuild_curve(study), PROSE("curve figure")), Markdown(accuracy)]
             ),
         ],
         subtitle=PROSE(

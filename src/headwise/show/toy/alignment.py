@@ -9,12 +9,11 @@ import torch
 from plotly.subplots import make_subplots
 
 from headwise.show.kit.markdown import Prose
-from headwise.show.kit.report import Figure, Report, Section, Table, Text
+from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
 from headwise.show.kit.theme import AT_RIGHT, DIVERGING, NEUTRAL, PALETTE, SEQUENTIAL, styled
 from headwise.toy.alignment import AlignmentRun, sweep_field
 from headwise.toy.alignment_study import by_value, study_variant, summarise
 
-Record = dict[str, Any]
 PROSE = Prose.read("toy/alignment.md")
 ALIGNED = 0.95
 """A pair lies along a singular pair if both cosines are at least this."""
@@ -51,7 +50,7 @@ def cosine_maps(run: AlignmentRun, variant: int = 0, limit: int = 40) -> go.Figu
     return styled(figure, height=480)
 
 
-def spectrum(records: list[Record], limit: int = 30) -> go.Figure:
+def spectrum(records: list[dict[str, Any]], limit: int = 30) -> go.Figure:
     """Singular values of Ω, one line per seed."""
     figure = go.Figure()
     for r in records:
@@ -157,7 +156,7 @@ SETTINGS = {
 }
 
 
-def sweep_figure(records: list[Record], name: str) -> go.Figure:
+def sweep_figure(records: list[dict[str, Any]], name: str) -> go.Figure:
     """Against one setting, mean over seeds and every seed: alignment, and the logit that the pair reached."""
     field = sweep_field(name)
     values = sorted({r[field] for r in records})
@@ -267,12 +266,12 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
         )
         sections.append(Section("Pairs", [Table(columns, rows)]))
     if sections:
-        sections[0] = Section(sections[0].title, [Text(PROSE(case)), *sections[0].blocks])
+        sections[0] = Section(sections[0].title, [Markdown(PROSE(case)), *sections[0].blocks])
     title = "Do singular vectors align with features?"
     return Report(title, sections, f"{answer(summary, records)}\n\nCase: {case}.", _facts(summary))
 
 
-def answer(summary: Record, records: list[Record]) -> str:
+def answer(summary: dict[str, Any], records: list[dict[str, Any]]) -> str:
     """Whether singular vectors align with features, in a line."""
     n = sum(len(r["pairs"]) for r in records)
     if not n:
@@ -299,5 +298,5 @@ FACTS = {
 """The few numbers at the top; the run's JSON has all of them."""
 
 
-def _facts(summary: Record) -> dict[str, str]:
+def _facts(summary: dict[str, Any]) -> dict[str, str]:
     return {name: f"{summary[key]:.3f}" for key, name in FACTS.items() if isinstance(summary.get(key), float)}

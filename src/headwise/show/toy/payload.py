@@ -15,11 +15,10 @@ from torch import Tensor
 
 from headwise.show.kit.theme import DIVERGING, NEUTRAL, PALETTE, SEQUENTIAL, styled
 
-Record = dict[str, Any]
 _GREEN, _RED = "#1a8a5a", "#c2452d"
 
 
-def rank_grid(records: Sequence[Record]) -> go.Figure:
+def rank_grid(records: Sequence[dict[str, Any]]) -> go.Figure:
     """Recovered ranks by the 99 % rule, against the null, and of untrained heads (Figures 2 and 11).
 
     A cell is split as in the paper: its lower left triangle is z1, its upper right one z2; the colour is
@@ -133,7 +132,7 @@ def _off_colour(off: int) -> str:
     return steps[min(abs(off), 4) - 1]
 
 
-def spectra(record: Record) -> go.Figure:
+def spectra(record: dict[str, Any]) -> go.Figure:
     """Singular values of ΔC of both latents against their null, one cell; the true rank is where they
     should fall.
     """
@@ -164,7 +163,7 @@ def spectra(record: Record) -> go.Figure:
     return styled(figure, height=400, legend={"y": 1.12}, margin={"l": 60, "r": 24, "t": 84, "b": 56})
 
 
-def interventions(records: Sequence[Record]) -> go.Figure:
+def interventions(records: Sequence[dict[str, Any]]) -> go.Figure:
     """Attention on original and target after each swap, one panel a cell, random draws as whiskers (Figs.
     4, 14, 15).
     """
@@ -207,7 +206,7 @@ def interventions(records: Sequence[Record]) -> go.Figure:
     )
 
 
-def _whisker(effect: Record, kind: str) -> tuple[float, float]:
+def _whisker(effect: dict[str, Any], kind: str) -> tuple[float, float]:
     draws = effect.get(f"{kind}s")
     return (effect[kind] - min(draws), max(draws) - effect[kind]) if draws else (0.0, 0.0)
 
@@ -339,7 +338,7 @@ def training_curves(history: Sequence[dict[str, list[float]]], names: Sequence[s
     return styled(figure, height=380, xaxis_title="step", yaxis_title="accuracy", showlegend=len(names) <= 8)
 
 
-def accuracy_grid(records: Sequence[Record]) -> go.Figure:
+def accuracy_grid(records: Sequence[dict[str, Any]]) -> go.Figure:
     """Accuracy reached against the ceiling that duplicate latents leave."""
     figure = go.Figure()
     total = [sum(r[f"r{j + 1}"] for j in range(len(r["rank99"]))) for r in records]

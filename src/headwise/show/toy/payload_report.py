@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwise.show.kit.markdown import Prose
-from headwise.show.kit.report import Block, Figure, Report, Section, Table, Text
+from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
 from headwise.show.toy import payload as draw
 from headwise.toy.payload import PRESETS
 from headwise.toy.payload_run import PayloadRun
@@ -32,14 +32,14 @@ def payload_report(run: PayloadRun) -> Report:
         Section(
             "Singular values",
             [
-                Text(PROSE("spectrum", ranks=str(spectrum.ranks))),
+                Markdown(PROSE("spectrum", ranks=str(spectrum.ranks))),
                 Figure(draw.spectra(spectrum.record), PROSE("spectrum figure")),
             ],
         ),
         Section(
             "Swaps",
             [
-                Text(PROSE("swaps")),
+                Markdown(PROSE("swaps")),
                 Figure(
                     draw.interventions([records[i] for i in shown]), PROSE("swaps figure"), _swap_table(run)
                 ),
@@ -48,7 +48,7 @@ def payload_report(run: PayloadRun) -> Report:
         Section(
             "Interactions",
             [
-                Text(PROSE("interactions")),
+                Markdown(PROSE("interactions")),
                 Figure(draw.interaction_maps(maps), PROSE("interactions figure"), _energy_table(run)),
             ],
         ),
@@ -57,7 +57,7 @@ def payload_report(run: PayloadRun) -> Report:
     ]
     if len(records) > 1 and setup.latent_count == 2:
         ranks = Figure(draw.rank_grid(records), PROSE("ranks figure"), _rank_table(run))
-        sections.insert(0, Section("Ranks", [Text(PROSE("ranks")), ranks]))
+        sections.insert(0, Section("Ranks", [Markdown(PROSE("ranks")), ranks]))
     exact = summary["exact_rank99_fit"]
     facts = {
         "cells": str(summary["cells"]),
@@ -90,7 +90,7 @@ def _training(run: PayloadRun) -> list[Block]:
     curves = Figure(draw.training_curves(run.trained.history, names), PROSE("training figure"))
     if len(run.records) == 1:
         one = run.records[0]
-        return [Text(PROSE("accuracy of one", accuracy=one["accuracy"], ceiling=one["ceiling"])), curves]
+        return [Markdown(PROSE("accuracy of one", accuracy=one["accuracy"], ceiling=one["ceiling"])), curves]
     return [curves, Figure(draw.accuracy_grid(run.records), PROSE("accuracy figure"))]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from headwise.show.kit.report import Figure, Report, Section, Table, Text
+from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
 from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
 from headwise.toy.sparse_attention import Point, task_heads
 
@@ -90,7 +90,7 @@ def training_report(points: Sequence[Point], losses: Sequence[Sequence[float]] =
         "rotated",
         "channels needed",
     )
-    text = Text(
+    text = Markdown(
         "Relative attention of the last token to the answer's name, split by channel. If singular vectors "
         "become features, few channels carry it: sparsity falls. Rotating the channels keeps every logit and "
         "must undo that."

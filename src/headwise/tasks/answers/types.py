@@ -13,7 +13,7 @@ from pydantic import Field
 
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
-from headwise.tasks.lines import Labels, Prompt, Text, read_objects
+from headwise.tasks.lines import Labels, PromptText, Text, read_objects
 from headwise.tokens import shown, single_token
 from headwise.validation import Shape, quoted
 
@@ -21,7 +21,7 @@ PROMPTS = 300
 """How many prompts a built-in task makes unless told."""
 _TRIES = 200
 
-Cell = TypeVar("Cell")
+Drawn = TypeVar("Drawn")
 Word = TypeVar("Word")
 
 
@@ -133,9 +133,9 @@ class Draws:
 
 def draw_set(
     name: str,
-    cells: Sequence[Cell],
+    cells: Sequence[Drawn],
     prompts: int | None,
-    make: Callable[[Cell, int, int], AnswerPrompt | None],
+    make: Callable[[Drawn, int, int], AnswerPrompt | None],
     *,
     seed: int,
     why_none: str,
@@ -159,7 +159,7 @@ def draw_set(
     made: list[AnswerPrompt] = []
     seen: set[str] = set()
     repeated = 0
-    spent: set[Cell] = set()
+    spent: set[Drawn] = set()
     """Cells that have nothing new to give: not worth another search."""
     for number in range(wanted):
         cell, place = usable[number % len(usable)], number // len(usable)
@@ -197,7 +197,7 @@ def read_answers(path: str | Path, tokenizer: Any, prompts: int | None = None) -
     path = Path(path)
     if prompts is not None and prompts < 1:
         raise HeadwiseError(f"{prompts} prompts cannot be traced: give 1 or more")
-    found = read_objects(path, _Line, lambda line: _prompt(line, tokenizer))[:prompts]
+    found = read_objects(path, _AnswerLine, lambda line: _prompt(line, tokenizer))[:prompts]
     if not found:
         raise HeadwiseError(f"{str(path)!r} has no prompts: write one JSON object per line")
     repeated = len(found) - len({p.prompt for p in found})
@@ -205,14 +205,14 @@ def read_answers(path: str | Path, tokenizer: Any, prompts: int | None = None) -
     return AnswerSet(path.stem, tuple(found), {"prompts": len(found)}, notes)
 
 
-class _Line(Shape):
-    prompt: Prompt
+class _AnswerLine(Shape):
+    prompt: PromptText
     answer: Text
     wrong: Text | None = None
     labels: Labels = Field(default_factory=dict)
 
 
-def _prompt(line: _Line, tokenizer: Any) -> AnswerPrompt:
+def _prompt(line: _AnswerLine, tokenizer: Any) -> AnswerPrompt:
     answer_id = single_token(tokenizer, line.answer, "answer")
     wrong_id = None if line.wrong is None else single_token(tokenizer, line.wrong, "wrong")
     if answer_id == wrong_id:

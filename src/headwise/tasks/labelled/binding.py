@@ -51,7 +51,7 @@ class _Scene:
     fillers: tuple[str, ...]
 
 
-class _Writer:
+class _PromptWriter:
     """Turns scenes into examples for one tokenizer and format."""
 
     def __init__(self, tokenizer: Any, format: Format, labels: Sequence[str]) -> None:
@@ -152,8 +152,8 @@ def binding(
     labels = check_words(tokenizer, LABELS, single=True, least=pairs, what="box labels")
     entities = check_words(tokenizer, ENTITIES, single=True, least=2 * pairs + 2, what="entities")
     fit_entities, test_entities = halves(entities)
-    design = _Design(
-        writer=_Writer(tokenizer, form, labels),
+    design = _BindingDesign(
+        writer=_PromptWriter(tokenizer, form, labels),
         rng=random.Random(f"binding {seed}"),
         labels=labels,
         fit_entities=fit_entities,
@@ -191,10 +191,10 @@ def binding(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Design:
+class _BindingDesign:
     """Draws scenes, and makes of them the prompts to scan, to fit and to test on."""
 
-    writer: _Writer
+    writer: _PromptWriter
     rng: random.Random
     labels: Sequence[str]
     fit_entities: Sequence[str]

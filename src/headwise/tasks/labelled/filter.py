@@ -81,7 +81,7 @@ def filter(
         raise HeadwiseError(
             f"{prompts} prompts are too few for {len(names)} categories: give at least {4 * len(names)}"
         )
-    design = _Design(
+    design = _FilterDesign(
         tokenizer=tokenizer,
         form=form,
         rng=random.Random(f"filter {seed}"),
@@ -133,7 +133,7 @@ def _words(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Design:
+class _FilterDesign:
     """Draws lists of words, and makes of them the prompts to scan, to fit and to test on."""
 
     tokenizer: Any

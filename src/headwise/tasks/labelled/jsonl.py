@@ -25,7 +25,7 @@ from headwise.errors import HeadwiseError
 from headwise.strings import shortened
 from headwise.tasks.labelled.formats import last_tokens
 from headwise.tasks.labelled.types import Contrast, Example, Task
-from headwise.tasks.lines import Labels, Prompt, Title, read_objects
+from headwise.tasks.lines import Labels, PromptText, Title, read_objects
 from headwise.tokens import require_tokenizer
 from headwise.validation import Row, Shape, quoted, unfit
 
@@ -69,7 +69,7 @@ def unmark(text: str) -> tuple[str, dict[str, list[tuple[int, int]]]]:
 def read_jsonl(path: str | Path, tokenizer: Any, *, seed: int = 0, hold_out: str | None = None) -> Task:
     """The task of a file: heads are found and features fitted on one part of it, tested on the other."""
     path = Path(path)
-    found = read_objects(path, _Line, lambda line: _example(line, tokenizer))
+    found = read_objects(path, _LabelledLine, lambda line: _example(line, tokenizer))
     if len(found) < 8:
         raise HeadwiseError(
             f"{str(path)!r} has {len(found)} prompts: give at least 8, so that some can be held out"
@@ -90,8 +90,8 @@ def _query(value: Any) -> Any:
     return value if type(value) is int else _span(value)
 
 
-class _Line(Shape):
-    prompt: Prompt
+class _LabelledLine(Shape):
+    prompt: PromptText
     positive: Row[Annotated[Any, BeforeValidator(_span)]]
     negative: Row[Annotated[Any, BeforeValidator(_span)]]
     query: Annotated[Any, BeforeValidator(_query)] = -1
@@ -99,7 +99,7 @@ class _Line(Shape):
     feature: Title = "feature"
 
 
-def _example(line: _Line, tokenizer: Any) -> tuple[str, Example]:
+def _example(line: _LabelledLine, tokenizer: Any) -> tuple[str, Example]:
     text, spans = unmark(line.prompt)
     encoded = require_tokenizer(tokenizer, "tasks are text and cannot be read by it")(
         text, return_offsets_mapping=True

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from headwise.errors import HeadwiseError
 from headwise.strings import natural
 
-Rule = Literal["accuracy", "ratio"]
+HeadRule = Literal["accuracy", "ratio"]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Task:
     """
 
     name: str
-    rule: Rule
+    rule: HeadRule
     scan: Contrast
     fits: tuple[Contrast, ...]
     test: Contrast

@@ -1,0 +1,57 @@
+"""One meaning for every noun: no class and no alias of a type is defined in two modules."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import headwise
+
+SOURCE = Path(headwise.__file__).parent
+OPTIONS = "cli/options.py"
+"""Its aliases are read as ``options.Head``: the option that asks for the noun of that name."""
+TO_RENAME = {"Answer", "Chunk", "Known", "Outcome", "Place", "Probe", "Report", "Writer"}
+"""Names of two things still; none may be added."""
+
+
+def nouns(source: str) -> set[str]:
+    """Classes and aliases of types that a module defines, without a leading underscore.
+
+    A type variable is none: it means what its function says.
+
+    >>> sorted(nouns('class _Line: ...\\nPair = tuple[int, str]\\nItem = TypeVar("Item")\\nLIMIT = 3'))
+    ['Line', 'Pair']
+    """
+    found = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+        elif isinstance(node, ast.Assign):
+            variable = isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "TypeVar"
+            found |= {t.id for t in node.targets if isinstance(t, ast.Name) and not variable}
+    return {name.lstrip("_") for name in found if not name.isupper() and name.lstrip("_")[:1].isupper()}
+
+
+def defined_twice() -> dict[str, list[str]]:
+    """Each noun that more than one module defines, and these modules."""
+    modules: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = path.relative_to(SOURCE).as_posix()
+        if module != OPTIONS:
+            for name in nouns(path.read_text(encoding="utf-8")):
+                modules[name].append(module)
+    return {name: where for name, where in modules.items() if len(where) > 1}
+
+
+def test_every_noun_has_one_home() -> None:
+    twice = defined_twice()
+    assert {name: where for name, where in twice.items() if name not in TO_RENAME} == {}
+    assert set(twice) >= TO_RENAME, "these have one home now: take them off the list"
+
+
+def test_both_definitions_of_a_noun_are_seen() -> None:
+    assert nouns("class _Design: ...") & nouns("class Design: ...") == {"Design"}
+    assert nouns("Cell = str | None") & nouns("class Cell: ...") == {"Cell"}
