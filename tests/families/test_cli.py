@@ -137,7 +137,7 @@ def test_bad_input_is_one_line(
         capsys, str(other), "--model", "mine"
     )
     assert "'words' is not one of" in _complaint(capsys, str(run), "--distance", "words")
-    assert "no label 'colour': available labels: kind, noise, name" in _complaint(
+    assert "no label 'colour'; available labels: kind, noise, name" in _complaint(
         capsys, str(run), "--by", "colour"
     )
     assert "holds another run (circuits, not families)" in _complaint(

@@ -132,7 +132,7 @@ def test_the_planted_control_signal_is_found_on_both_sides_with_its_writers(plan
         assert planted.writers(side)[0].share > 0.8
     key = next(s for s in planted.sharing if s.side == "key")
     assert key.sources[0].component == "embedding"
-    assert key.sources[0].agreement < 1e-6
+    assert key.sources[0].distance < 1e-6
     # every head's key hears the one direction that the embedding shouts
     assert len(key.clusters) == 1 and key.sources[0].reading > 0.99
 
@@ -162,7 +162,7 @@ def test_cosine_distance_of_a_resample_compares_no_prompt_with_itself() -> None:
     assert float(cosine_distance(vectors, weights)[0]) == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)
 
 
-def test_agreement_stands_beside_a_null_near_one() -> None:
+def test_agreement_is_compared_with_a_null_near_one() -> None:
     vectors = torch.zeros(10, 32, dtype=torch.float64)
     vectors[:, 3], vectors[:, 5] = 2.0, -1.0
     found = agreement(vectors, torch.eye(32, dtype=torch.float64)[:6], [2] * 10, 0, "test")
@@ -354,7 +354,7 @@ def test_the_default_model_parks_by_one_written_vector(
     assert {s["position"] for s in document["sinks"]} == {0}
     assert document["prompts_with_sinks"] == 6
     largest = max((s for s in document["sources"] if s["side"] == "key"), key=lambda s: s["size"])
-    assert largest["share"] > 0.5 and largest["agreement"] < 0.01
+    assert largest["share"] > 0.5 and largest["distance"] < 0.01
     for record in document["removal"]["one_by_one"]:
         assert record["error"] < 1e-5
         assert record["edited"] < 0.5 < record["control"]

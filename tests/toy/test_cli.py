@@ -56,7 +56,7 @@ def test_alignment(tmp_path):
     page = tmp_path / "swept"
     lines = run("alignment", "--sweep", "lambda", "--seeds", "2", "--steps", "3", "--out", str(page)).stdout
     assert [line.split()[0] for line in lines.splitlines()[:-2]] == ["lambda", "0.1", "0.3", "1", "3", "10"]
-    assert "seeds a value: 2" in (page / "report.html").read_text()
+    assert "seeds per value: 2" in (page / "report.html").read_text()
     many = tmp_path / "many"
     run("alignment", "--case", "pairs", "--seeds", "1", "--steps", "2", "--out", str(many))
     assert (many / "report.html").exists()

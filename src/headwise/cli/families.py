@@ -60,7 +60,7 @@ def families(
     run = CircuitRun.load(*runs)
     if len(run.traced) and by is not None and not any(by in one for one in run.labels):
         known = ", ".join(dict.fromkeys(name for one in run.labels for name in one)) or "none"
-        raise HeadwiseError(f"the prompts have no label {by!r}: available labels: {known}")
+        raise HeadwiseError(f"the prompts have no label {by!r}; available labels: {known}")
     loaded = None
     if not no_causality and len(run.traced):
         from headwise.model.loading.load import load

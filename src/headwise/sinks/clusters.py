@@ -64,7 +64,7 @@ class Source:
     heads: tuple[Head, ...]
     share: float
     """What the component writes of these heads' signals (by attention)."""
-    agreement: float
+    distance: float
     """Mean cosine distance of what it writes, over prompts."""
     reading: float
     """Mean cosine between each head's signal and its reading of the component's mean write."""
@@ -212,9 +212,9 @@ def _sources(
         share = next(w.share for w in writers_of(mine, side) if w.component == name)
         cosines = [float(normalize(reads[head], dim=0) @ means[head]) for head in heads]
         seen = [float(reads[head].norm()) for head in heads]
-        agreement = float(cosine_distance(by_prompt)) if len(by_prompt) > 1 else float("nan")
+        distance = float(cosine_distance(by_prompt)) if len(by_prompt) > 1 else float("nan")
         made.append(
-            Source(side, name, tuple(heads), share, agreement, sum(cosines) / len(heads),
+            Source(side, name, tuple(heads), share, distance, sum(cosines) / len(heads),
                    sum(seen) / len(heads), _apart([directions[head] @ means[head] for head in heads]),
                    _apart([directions[head] @ reads[head] for head in heads]), direction)
         )  # fmt: skip

@@ -54,7 +54,7 @@ def document(study: SinksResult) -> dict[str, Any]:
                 "size": len(s.heads),
                 "heads": [str(h) for h in s.heads],
                 "share": s.share,
-                "agreement": number(s.agreement),
+                "distance": number(s.distance),
                 "reading": s.reading,
                 "seen": s.seen,
                 "apart": s.apart,
@@ -85,7 +85,7 @@ def _head(study: SinksResult, head: Head) -> dict[str, Any]:
             continue
         record = {
             "side": side,
-            "agreement": a.distance,
+            "distance": a.distance,
             "ci": [a.low, a.high],
             "shuffled": a.shuffled,
             "others": a.others,

@@ -129,7 +129,9 @@ def measure_series(
 
     if len(checkpoints) < 2:
         given = f"only {str(checkpoints[0])!r} was given" if checkpoints else "none was given"
-        raise HeadwiseError(f"a course over training needs at least two checkpoints, and {given}: give more")
+        raise HeadwiseError(
+            f"a trajectory over training needs at least two checkpoints, and {given}: give more"
+        )
     asked = sentences(prompts, seed, "test")
     points = []
     for i, checkpoint in enumerate(checkpoints):

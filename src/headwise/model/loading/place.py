@@ -35,7 +35,7 @@ def place_of(name: str | Path | None, revision: str | None) -> Place:
         here = path.exists()
     except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, the home of nobody
         reason = getattr(error, "strerror", None) or error
-        raise HeadwiseError(f"{shortened(text)!r} is no place of a model: {reason}") from None
+        raise HeadwiseError(f"{shortened(text)!r} cannot name a model: {reason}") from None
     if isinstance(name, Path) or is_known(text) or here or _looks_like_path(text):
         if revision is not None:
             raise HeadwiseError(f"revision={revision!r} is for hub models; {text!r} is not one")

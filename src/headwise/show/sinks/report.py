@@ -26,7 +26,7 @@ SOURCES: TableColumns[Source] = {
     "written by": lambda s: s.component,
     "heads": lambda s: len(s.heads),
     "share": lambda s: s.share,
-    "agreement": lambda s: s.agreement,
+    "distance": lambda s: s.distance,
     "reading": lambda s: s.reading,
     "seen": lambda s: s.seen,
     "apart": lambda s: s.apart,

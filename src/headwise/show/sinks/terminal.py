@@ -102,7 +102,7 @@ def _sources(study: SinksResult) -> RenderableType:
                     s.component,
                     str(len(s.heads)),
                     f"{s.share:.0%}",
-                    f"{s.agreement:.2g}",
+                    f"{s.distance:.2g}",
                     f"{s.reading:.2f}",
                 )
             )
