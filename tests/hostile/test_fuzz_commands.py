@@ -29,6 +29,7 @@ import headwise
 from headwise.cli.completion import _values as completions
 from headwise.cli.main import VERBS, main
 from headwise.model.loading import load as loader
+from headwise.model.loading import store
 from headwise.model.loading.catalogue import is_known
 from headwise.toy.small_lm import DATA
 
@@ -86,9 +87,9 @@ def sound(verb: str, under: str) -> dict[str, Any]:
         "features": {"task": have["labelled"], "heads": "L1H0", "draws": "100", "test": "1"},
         "circuits": {"task": have["answers"], "out": "run", "prompts": "1", "workers": "1"},
         "families": {"runs": have["run"], "no_causality": True, "sample": "2", "out": "families"},
-        "sinks": {"task": have["answers"], "prompts": "4", "traced": "2", "proved": "1"},
-        "sparsity": {"task": have["answers"], "heads": "L0H0", "prompts": "2", "rotations": "1"},
-        "payload": {"steps": "1", "samples": "4", "d_head": "4", "r1": "1", "r2": "1"},
+        "sinks": {"task": have["answers"], "prompts": "4", "traced": "2", "proved": "1", "threshold": "0.1"},
+        "sparsity": {"task": have["answers"], "heads": "L1H0", "prompts": "2", "rotations": "1"},
+        "payload": {"steps": "1", "samples": "16", "d_head": "4", "r1": "1", "r2": "1"},
         "alignment": {"steps": "1", "seeds": "1"},
         "training": {"checkpoints": [str(DATA), str(DATA)], "prompts": "2"},
         "remove": {"name": "smollm2"},
@@ -219,6 +220,8 @@ def elsewhere() -> Iterator[None]:
 
 def run(arguments: Sequence[str], typed: bytes) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command line."""
+    # `models remove` is among them: never the user's own cache.
+    assert str(store.cache_folder()).startswith(str(place().parents[3]))
     for path in place().iterdir():
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     for path in {value for word in arguments for value in word.split("=") if value.startswith("in-")}:
