@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from family_runs import edge, prompt_row, write_run
 from tiny import prompts_of, tiny
+from toy_answers import answer_lines, small_model, write_lines
 from words import worded_model
 
 import headwise
@@ -21,6 +22,8 @@ from headwise.contrast.rows import AttributionRow
 from headwise.show.circuits.page import circuit_page
 from headwise.show.contrast.report import attribution_report, features_report
 from headwise.show.families.report import families_report
+from headwise.show.sinks.report import sinks_report
+from headwise.show.sparsity.report import sparsity_report
 from headwise.show.why.page import page as why_page
 from headwise.why.explain import Explanation, explain
 
@@ -167,9 +170,33 @@ def test_families(inert: Callable[[str], Any], tmp_path: Path) -> None:
         for i in range(24)
     ]
     edges = [edge(i, f"L0H{j}", f"L2H{j}", "query", (j, j + 1 + i % 2)) for i in range(24) for j in range(4)]
-    write_run(tmp_path / "run", prompts, edges, model=HOSTILE[0], task=HOSTILE[1])
+    run = write_run(tmp_path / "run", prompts, edges, model=HOSTILE[0], task=HOSTILE[1])
+    assert "<img src=x" in inert(cell(run._repr_html_()))
     found = headwise.find_families(tmp_path / "run", by="kind")
+    assert "<img src=x" in inert(cell(found._repr_html_()))
     inert(families_report(found).html())
+
+
+def test_sinks(inert: Callable[[str], Any]) -> None:
+    texts = [one["prompt"] for one in answer_lines(6)]
+    found = headwise.find_sinks(small_model(), texts, threshold=0.1, traced=2, proved=1)
+    hostile = replace(
+        found,
+        model=ALL,
+        settings={**found.settings, "texts": ALL},
+        sinks=[replace(sink, token=ALL) for sink in found.sinks],
+        gained=[(ALL, count) for _, count in found.gained] or [(ALL, 1)],
+    )
+    assert "<img src=x" in inert(cell(hostile._repr_html_()))
+    assert "<img src=x" in inert(sinks_report(hostile).html())
+
+
+def test_sparsity(inert: Callable[[str], Any], tmp_path: Path) -> None:
+    task = write_lines(tmp_path / "answers.jsonl", answer_lines(3))
+    found = headwise.find_sparsity(small_model(), task, prompts=3, rotations=1)
+    hostile = replace(found, model=ALL, task=ALL, notes=(ALL,))
+    assert "<img src=x" in inert(cell(hostile._repr_html_()))
+    assert "<img src=x" in inert(sparsity_report(hostile).html())
 
 
 def test_every_view_is_in_this_file() -> None:
@@ -178,4 +205,12 @@ def test_every_view_is_in_this_file() -> None:
     views = {
         str(f.relative_to(source)) for f in source.rglob("*.py") if "def _repr_html_" in f.read_text("utf-8")
     }
-    assert views == {"contrast/result.py", "why/explain.py", "circuits/circuit.py"}
+    assert views == {
+        "contrast/result.py",
+        "why/explain.py",
+        "circuits/circuit.py",
+        "sinks/result.py",
+        "sparsity/result.py",
+        "survey/records.py",
+        "families/result.py",
+    }
