@@ -17,18 +17,12 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
+from headwise.head_names import layer_and_head, not_a_head
 from headwise.strings import shortened
 
 Side = Literal["query", "key"]
 Sides = Literal["query", "key", "both"]
 """Which sides of a cell an edit touched."""
-
-# No model has a layer of ten digits, and Python refuses to read numbers of thousands.
-_HEAD_FORMS = (
-    re.compile(r"L([0-9]{1,9})\.?H([0-9]{1,9})", re.IGNORECASE),
-    re.compile(r"([0-9]{1,9})\.([0-9]{1,9})"),
-    re.compile(r"a([0-9]{1,9})\.h([0-9]{1,9})", re.IGNORECASE),
-)
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -58,13 +52,10 @@ class Head:
         if isinstance(text, Head):
             return text
         if isinstance(text, str):
-            for form in _HEAD_FORMS:
-                if match := form.fullmatch(text.strip()):
-                    return cls(int(match[1]), int(match[2]))
-        elif _is_pair(text):
+            return cls(*layer_and_head(text))
+        if _is_pair(text):
             return cls(operator.index(text[0]), operator.index(text[1]))
-        given = text if isinstance(text, str) else repr(text)
-        raise HeadwiseError(f"{shortened(given)!r} is not a head: write it as L9H6, 9.6 or a9.h6")
+        raise not_a_head(repr(text))
 
     def __str__(self) -> str:
         return f"L{self.layer}H{self.index}"

@@ -117,6 +117,9 @@ REFUSED = [
     (["explain", "x", "--top", "3"], "--top is used only with --only"),
     (["explain", "x", "--prompt-file", "y"], "were both given"),
     (["explain", "--prompt-file", "/nowhere"], "'/nowhere' cannot be read"),
+    (["explain", "x", "--head", "head nine"], "'head nine' is not a head: write it as L9H6"),
+    (["features", "binding", "--heads", "L1H2,zz"], "'zz' is not a head"),
+    (["sparsity", "ioi", "--heads", "L1H"], "'L1H' is not a head"),
     (["attention", ""], "the prompt is empty"),
     (["attention", "x", "--top", "0"], "--top"),
     (["trace", "x", "--mode", "nope"], "'nope' is not one of 'exact', 'published'"),
@@ -145,6 +148,7 @@ REFUSED = [
     (["toy", "payload", "--latents", "x"], "'x' is not one of"),
     (["toy", "training", "--out", NOWHERE], "cannot be written"),
     (["doctor", "--dtype", "int8"], "'int8' is not one of"),
+    (["trace", "x", "--rule", "x"], "'--rule': 'x' is not one of"),
 ]
 
 

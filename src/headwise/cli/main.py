@@ -202,7 +202,11 @@ def _one_line(error: Exception) -> str:
 
     words = str(getattr(error, "format_message")()).split()  # noqa: B009
     text = (
-        " ".join(shortened(word, 80) for word in words).rstrip(".").replace(": Input should", ": it should")
+        " ".join(shortened(word, 80) for word in words)
+        .rstrip(".")
+        .replace(": Input should", ": it should")
+        .replace(": Value error, ", ": ")
+        .replace("(Possible options", "(possible options")
     )
     return text[:1].lower() + text[1:]
 

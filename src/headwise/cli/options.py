@@ -12,6 +12,7 @@ import typer
 
 from headwise.errors import HeadwiseError
 from headwise.files import refuse_unwritable
+from headwise.head_names import layer_and_head
 from headwise.strings import shortened, well_formed
 from headwise.tasks import names
 
@@ -69,6 +70,19 @@ def _share(context: typer.Context, parameter: typer.CallbackParam, value: float 
         raise HeadwiseError(
             f"{parameter.opts[0]} {value:g} is not an attention: give a number above 0 and up to 1"
         )
+    return value
+
+
+def _head(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+    if _text(context, parameter, value) is not None:
+        layer_and_head(str(value))
+    return value
+
+
+def _heads(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
+    if _text(context, parameter, value) != "auto":
+        for one in value.split(","):
+            layer_and_head(one)
     return value
 
 
@@ -130,9 +144,9 @@ PromptFile = Annotated[Path | None, typer.Option(help="Read the prompt from this
 Chat = Annotated[
     bool, typer.Option("--chat", help="Put the prompt into the model's chat template, as the user's turn.")
 ]
-Head = Annotated[str | None, typer.Option(help="The head, such as L22H4.", metavar="HEAD", callback=_text)]
+Head = Annotated[str | None, typer.Option(help="The head, such as L22H4.", metavar="HEAD", callback=_head)]
 Heads = Annotated[
-    str, typer.Option(help="auto, or a list such as L18H6,L20H3.", metavar="HEADS", callback=_text)
+    str, typer.Option(help="auto, or a list such as L18H6,L20H3.", metavar="HEADS", callback=_heads)
 ]
 Query = Annotated[
     str | None,
