@@ -51,6 +51,10 @@ class Engine(Protocol):
         self, job: Job[Item, Made], chunks: Sequence[Chunk[Item]], keeper: Keeper | None, tick: Tick, /
     ) -> Generator[Made]: ...
 
+    def close(self) -> None:
+        """Let go of what is held for the next run."""
+        ...
+
 
 # --- this process --------------------------------------------------------------------------------------------------
 
@@ -82,6 +86,9 @@ class ThisProcess:
                 tick(len(chunk) - told)
             yield made
 
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
 
 # --- several processes ---------------------------------------------------------------------------------------------
 
@@ -103,20 +110,24 @@ class ModelSource:
         return cls(model.origin, model.weight_hash)
 
 
-@dataclass(frozen=True)
 class Processes:
-    """Several worker processes on this machine. Each loads the model once, when it gets its first chunk."""
+    """Several worker processes on this machine. Each loads the model once, when it gets its first chunk, and stays
+    for the next stage of the same study.
+    """
 
-    source: ModelSource
-    workers: int
+    def __init__(self, source: ModelSource, workers: int) -> None:
+        self.source, self.workers = source, workers
+        self._pool: ProcessPoolExecutor | None = None
 
     def run(
         self, job: Job[Item, Made], chunks: Sequence[Chunk[Item]], keeper: Keeper | None, tick: Tick, /
     ) -> Generator[Made]:
-        workers = min(self.workers, len(chunks))
-        if not workers:
+        if not chunks:
             return
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin)
+        # Processes start as there is work for them: never more than there are chunks.
+        self._pool = pool = self._pool or ProcessPoolExecutor(
+            self.workers, mp_context=get_context("spawn"), initializer=_begin
+        )
         left, begun = iter(chunks), deque[tuple[Chunk[Item], Future[bytes]]]()
 
         def begin(count: int) -> None:
@@ -124,7 +135,7 @@ class Processes:
                 begun.append((chunk, pool.submit(_work, self.source, job, chunk, keeper)))
 
         try:
-            begin(AHEAD * workers)
+            begin(AHEAD * self.workers)
             while begun:
                 chunk, future = begun.popleft()
                 content = future.result()
@@ -133,12 +144,20 @@ class Processes:
                 yield job.from_bytes(content)
         except BrokenProcessPool:
             _kill_workers(pool)
+            self.close()
             kept = "" if keeper is None else "what was finished is kept; "
             raise Interrupted(
                 f"a worker process died (out of memory, or killed): {kept}run the same command again to continue, "
                 "with fewer workers if memory is short"
             ) from None
-        finally:
+        except BaseException:  # also where the caller leaves half-way: nobody waits for what was begun
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the workers, once what they are at is done."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
             pool.shutdown(cancel_futures=True)
 
 

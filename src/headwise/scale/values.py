@@ -51,6 +51,27 @@ def value_from(kind: type[Value], content: bytes, **given: Any) -> Value:
         raise Damaged(f"not a {kind.__name__} ({error})") from None
 
 
+def values_bytes(values: Sequence[Any]) -> bytes:
+    """Values of one kind as a sealed file."""
+    tensors: dict[str, Tensor] = {}
+    record = [_packed(value, tensors) for value in values]
+    return to_bytes(tensors, record)
+
+
+def values_from(kind: type[Value], content: bytes) -> list[Value]:
+    """The values that :func:`values_bytes` was given, or :class:`~headwise.scale.tensors.Damaged`.
+
+    >>> from headwise.types import Head
+    >>> values_from(Head, values_bytes([Head(9, 6), Head(1, 2)]))
+    [L9H6, L1H2]
+    """
+    tensors, record = from_bytes(content)
+    try:
+        return _unpacked(list[kind], record, tensors)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+        raise Damaged(f"not values of {kind.__name__} ({error})") from None
+
+
 # --- to plain values ---
 
 

@@ -99,7 +99,7 @@ def trace_many(
     if not folder.finished:
         # While chunks are joined they and the tables are both there.
         refuse_small_disk(path, 2 * estimated_bytes(model, answers))
-        with folder:
+        with closing(engine), folder:
             collection = _Collection(folder, cut(answers.prompts, CHUNK), progress)
             with disk_trouble_told(path, collection.kept):
                 if not folder.finished:
