@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from planted_sink import SINK, by_hand, plant_sink, planted_prompts
 from tiny import prompts_of, tiny
 
 import headwise
@@ -19,7 +20,7 @@ from headwise.model.model import Model
 from headwise.model.reading import side_maps
 from headwise.model.stream import split
 from headwise.sinks.clusters import cut, share_signals
-from headwise.sinks.find import AWAY, MIN_ROWS, Parking, find_parking, on_sinks, tokens_received
+from headwise.sinks.find import AWAY, MIN_ROWS, find_parking, on_sinks, tokens_received
 from headwise.sinks.proof import ProjectOut, _rotations, free_one_by_one, projection
 from headwise.sinks.result import SinksResult
 from headwise.sinks.signals import agreement, agreements, cosine_distance, head_space, trace_parked
@@ -27,38 +28,7 @@ from headwise.sinks.study import find_sinks
 from headwise.sinks.texts import TEXTS
 from headwise.types import Head, Side
 
-SINK = 7
 FAMILIES = ["gpt2", "gpt_neox", "llama", "llama-yarn", "mistral", "qwen3", "gemma2"]
-
-
-def plant_sink(dtype: torch.dtype = torch.float32) -> Model:
-    """A model whose heads attend to token 7, wherever it stands: its embedding shouts, every key hears it, and a
-    query bias listens."""
-    model = tiny("gpt2", dtype)
-    width = model.d_model
-    generator = torch.Generator().manual_seed(3)
-    shout = torch.nn.functional.normalize(torch.randn(width, generator=generator).to(dtype), dim=0)
-    with torch.no_grad():
-        trunk = model.hf.transformer
-        trunk.wte.weight[SINK] = 60 * shout
-        for layer, block in enumerate(trunk.h):
-            block.ln_1.weight.fill_(1.0)
-            listen = torch.randn(width, generator=generator).to(dtype)
-            block.attn.c_attn.weight[:, width : 2 * width] = torch.outer(shout, listen)
-            block.attn.c_attn.bias[:width] = listen * (layer + 1)
-            block.mlp.c_proj.weight.mul_(0.1)
-            block.attn.c_proj.weight.mul_(0.1)
-    return Model(model.hf, name="planted")
-
-
-def planted_prompts(n: int = 8, length: int = 14) -> list[list[int]]:
-    """Token 7 at position 2, other tokens at random."""
-    made = []
-    for i, ids in enumerate(prompts_of(*[length] * n, seed=5)):
-        ids = [t if t != SINK else SINK + 1 for t in ids]
-        ids[2] = SINK
-        made.append([*ids, 9 + i])
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -171,18 +141,12 @@ def test_agreement_is_compared_with_a_null_near_one() -> None:
     assert found.others == pytest.approx(1.0, abs=1e-12)
 
 
-def by_hand(model: Model, prompts: list[list[int]]) -> Parking:
-    """Every prompt's first token called a sink."""
-    attention = torch.zeros(len(prompts), model.n_layers, model.n_heads, dtype=torch.float64)
-    return Parking(prompts, [(0,)] * len(prompts), [torch.zeros(len(p)) for p in prompts], attention)
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_signal_in_the_stream_is_read_as_the_signal_that_was_removed(name: str) -> None:
     """`written`, put into the stream along u_k or v_k, goes through the head's own map and rotation to `read`."""
     model = tiny(name, torch.float64)
     parking = by_hand(model, prompts_of(13, 10))
-    traced = trace_parked(model, parking, [0, 1], model.heads, kind="other", per_head=1)
+    traced = trace_parked(model, parking, [0, 1], model.heads, per_head={"other": 1})
     assert traced
     for one in traced:
         stream = split(model, parking.token_ids[one.prompt])
@@ -209,8 +173,7 @@ def test_a_signal_in_the_stream_is_read_as_the_signal_that_was_removed(name: str
 def test_predicted_attention_is_that_of_the_edited_pass(name: str) -> None:
     model = tiny(name)
     parking = by_hand(model, prompts_of(13, 11))
-    traced = trace_parked(model, parking, [0, 1], model.heads, kind="sink", per_head=2)
-    traced += trace_parked(model, parking, [0, 1], model.heads, kind="other", per_head=1)
+    traced = trace_parked(model, parking, [0, 1], model.heads, per_head={"sink": 2, "other": 1})
     freed = free_one_by_one(model, parking, traced, [0, 1], draws=1)
     assert freed
     for one in freed:
@@ -277,7 +240,7 @@ def test_clusters_keep_apart_what_is_apart() -> None:
 def test_no_controlled_head_gives_no_clusters() -> None:
     model = tiny("llama")
     parking = by_hand(model, prompts_of(12, 12))
-    traced = trace_parked(model, parking, [0, 1], model.heads, kind="other", per_head=1)
+    traced = trace_parked(model, parking, [0, 1], model.heads, per_head={"other": 1})
     found = share_signals(model, parking, traced, agreements(traced[:1], [], 0))
     assert [len(s.clusters) for s in found] == [0, 0]
 

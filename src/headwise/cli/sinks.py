@@ -37,6 +37,7 @@ def sinks(
     seed: options.Seed = 0,
     model: options.Model = None,
     out: options.Out = None,
+    workers: options.MoreWorkers = 1,
     as_json: options.Json = False,
 ) -> None:
     """Find attention sinks, the heads that park there, the signals that make them, and proof."""
@@ -70,6 +71,8 @@ def sinks(
             parked=parked,
             traced=traced,
             proved=proved,
+            out=out,
+            workers=workers,
             seed=seed,
             progress=progress,
         )
@@ -77,7 +80,6 @@ def sinks(
     if out is not None:
         from headwise.show.sinks.report import sinks_report
 
-        study.save(out)
         sinks_report(study).write(out / "report.html")
     from headwise.show.sinks.terminal import sinks_tables
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -20,16 +20,22 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from headwise.bases.cell import Channels
+from headwise.bases.cell import Channels, one_thread
 from headwise.model.batch import by_length
 from headwise.model.stream import split
-from headwise.sinks.find import Parking
+from headwise.progress import Tick
+from headwise.scale.stages import Stages, ValuesJob, batched
+from headwise.scale.work import Chunk
+from headwise.sinks.find import BATCH, Parking
 from headwise.sinks.signals import CONTROLLED, SIDES, TRACED_TOKENS, Agreement, Parked, cosine_distance
 from headwise.tracing.writes import PromptWrites, component_writes
 from headwise.types import Component, Head, Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
+
+
+PLURAL: dict[Side, str] = {"query": "queries", "key": "keys"}
 
 
 @dataclass(frozen=True)
@@ -110,10 +116,14 @@ def writers_of(traced: Sequence[Parked], side: Side) -> list[Writer]:
 
 
 def share_signals(
-    model: Model, parking: Parking, traced: Sequence[Parked], found: dict[tuple[Head, Side], Agreement]
+    model: Model,
+    parking: Parking,
+    traced: Sequence[Parked],
+    found: dict[tuple[Head, Side], Agreement],
+    work: Stages | None = None,
 ) -> list[Sharing]:
     """Clusters and sources of the controlled heads, side by side."""
-    made = []
+    made, run = [], work or Stages.here(model)
     for side in SIDES:
         heads = tuple(sorted(head for (head, one), a in found.items() if one == side and a.controlled))
         firings = {
@@ -136,7 +146,7 @@ def share_signals(
             read_by = len({_reader(model, head, side) for head in members})
             clusters.append(Cluster(side, members, distance, read_by, tuple(writers), direction))
         clusters.sort(key=lambda c: (-len(c.heads), c.heads))
-        sources = _sources(model, parking, side, firings, means, directions)
+        sources = _sources(run, parking, side, firings, means, directions)
         made.append(
             Sharing(side, heads, distances, tuple(clusters), _silhouette(distances, labels), tuple(sources))
         )
@@ -182,7 +192,7 @@ def _directions(model: Model, head: Head, side: Side) -> Tensor:
 
 
 def _sources(
-    model: Model,
+    run: Stages,
     parking: Parking,
     side: Side,
     firings: dict[Head, list[Parked]],
@@ -202,7 +212,7 @@ def _sources(
         name: sorted({_place(one, side) for head in heads for one in firings[head]})
         for name, heads in groups.items()
     }
-    writes = _writes(model, parking, places, components)
+    writes = _writes(run, parking, side, places, components)
     made = []
     for name, heads in groups.items():
         by_prompt = writes[name]
@@ -230,23 +240,55 @@ def _place(one: Parked, side: Side) -> tuple[int, int]:
 
 
 def _writes(
-    model: Model,
+    run: Stages,
     parking: Parking,
+    side: Side,
     places: dict[str, list[tuple[int, int]]],
     components: dict[str, Component],
 ) -> dict[str, Tensor]:
     """Per component, what it wrote where its signals were read: unit vectors [prompts, d_model], a mean each."""
     prompts = sorted({prompt for listed in places.values() for prompt, _ in listed})
-    found: dict[str, list[Tensor]] = {name: [] for name in places}
+    wanted: dict[int, dict[str, list[int]]] = {prompt: {} for prompt in prompts}
+    for name, listed in places.items():
+        for prompt, position in listed:
+            wanted[prompt].setdefault(name, []).append(position)
     token_ids = [parking.token_ids[i] for i in prompts]
-    for part in by_length(token_ids, 64, TRACED_TOKENS) if prompts else ():
-        with torch.no_grad():
-            stream = split(model, [token_ids[i] for i in part])
-            for place, i in enumerate(part):
-                up = PromptWrites(stream, place)
-                for name, listed in places.items():
-                    at = [position for prompt, position in listed if prompt == prompts[i]]
-                    if at:
-                        write = component_writes(up, components[name])[at].cpu()
-                        found[name].append(normalize(normalize(write, dim=-1).mean(0), dim=0))
+    batches = [
+        [(token_ids[i], wanted[prompts[i]]) for i in part]
+        for part in by_length(token_ids, BATCH, TRACED_TOKENS)
+    ]
+    job = _WriteJob({name: components[name] for name in places})
+    found: dict[str, list[Tensor]] = {name: [] for name in places}
+    for part in run(f"sources of {PLURAL[side]}", job, batched(batches)):
+        for one in part:
+            found[one.component].append(one.direction)
     return {name: torch.stack(vectors) for name, vectors in found.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Write:
+    """The mean direction that a component wrote in one prompt, where its signals were read."""
+
+    component: str
+    direction: Tensor
+
+
+@dataclass(frozen=True)
+class _WriteJob(ValuesJob):
+    """What components wrote in prompts, given as token ids, at some positions by component."""
+
+    kind: ClassVar = _Write
+    components: dict[str, Component]
+
+    def make(
+        self, model: Model, chunk: Chunk[tuple[list[int], dict[str, list[int]]]], tick: Tick, /
+    ) -> list[_Write]:
+        made = []
+        with torch.no_grad(), one_thread():
+            stream = split(model, [ids for ids, _ in chunk.items])
+            for place, (_, wanted) in enumerate(chunk.items):
+                up = PromptWrites(stream, place)
+                for name, at in wanted.items():
+                    write = component_writes(up, self.components[name])[at].cpu()
+                    made.append(_Write(name, normalize(normalize(write, dim=-1).mean(0), dim=0)))
+        return made

@@ -8,18 +8,20 @@ rows, it gives the sinks of a prompt at least ``PARKED`` of its attention, avera
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
+from headwise.bases.cell import one_thread
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
-from headwise.scale.engines import ThisProcess, Tick
-from headwise.scale.mapping import TensorJob, map_chunks
-from headwise.scale.work import Keeper, cut
+from headwise.model.batch import by_length
+from headwise.progress import Tick
+from headwise.scale.stages import Stages, ValuesJob, batched
+from headwise.scale.work import Chunk
 from headwise.tokens import shown
 from headwise.types import Head
 
@@ -32,10 +34,8 @@ AWAY = 4
 """How many positions later a row must stand to count: nearby rows see few keys and give each much."""
 MIN_ROWS = 4
 """How many such rows a token needs before its mean says anything."""
-PART = 64
-"""Prompts that are measured and kept together."""
-MAX_TOKENS = 1024
-"""Tokens whose patterns of every head are held at a time."""
+BATCH, MAX_TOKENS = 64, 1024
+"""Prompts and tokens that are measured together: the patterns of every head are held."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,16 @@ class Parking:
     def with_sinks(self) -> list[int]:
         return [i for i, found in enumerate(self.sinks) if found]
 
+    def some(self, prompts: Sequence[int]) -> Parking:
+        """Some of the prompts alone."""
+        chosen = list(prompts)
+        return Parking(
+            [self.token_ids[i] for i in chosen],
+            [self.sinks[i] for i in chosen],
+            [self.received[i] for i in chosen],
+            self.attention[chosen],
+        )
+
     def tokens(self, model: Model) -> list[SinkToken]:
         """Sinks by place and token, most frequent first."""
         count: Counter[tuple[int, str]] = Counter()
@@ -89,50 +99,58 @@ def find_parking(
     prompts: Sequence[str] | Sequence[Sequence[int]],
     *,
     threshold: float = THRESHOLD,
-    keeper: Keeper | None = None,
-    progress: Callable[[int], None] | None = None,
+    work: Stages | None = None,
 ) -> Parking:
-    """Measure sinks and parking in forward passes of all prompts, some at a time; a keeper keeps each part."""
+    """Measure sinks and parking in forward passes of all prompts."""
+    check_threshold(threshold)
+    token_ids = model.token_ids(list(prompts))
+    batches = list(by_length(token_ids, BATCH, MAX_TOKENS))
+    run = work or Stages.here(model)
+    parts = run(
+        "attention", _MeasureJob(threshold), batched([[token_ids[i] for i in batch] for batch in batches])
+    )
+    found: dict[int, _Measured] = {}
+    for batch, part in zip(batches, parts, strict=True):
+        found |= zip(batch, part, strict=True)
+    ordered = [found[i] for i in range(len(token_ids))]
+    attention = torch.stack([one.attention for one in ordered]).view(-1, model.n_layers, model.n_heads)
+    return Parking(token_ids, [one.sinks for one in ordered], [one.received for one in ordered], attention)
+
+
+def check_threshold(threshold: float) -> None:
     if not 0 < threshold < 1:
         raise HeadwiseError(f"threshold={threshold} is not an attention: give a number between 0 and 1")
-    job = TensorJob(lambda chunk, tick: _received(model, chunk.items, threshold, tick))
-    chunks = cut(list[Any](prompts), PART)
-    token_ids: list[list[int]] = []
-    sinks: list[tuple[int, ...]] = []
-    received: list[Tensor] = []
-    attention: list[Tensor] = []
-    tick = progress or (lambda more: None)
-    for chunk, part in zip(
-        chunks, map_chunks(job, chunks, engine=ThisProcess(model), keeper=keeper, tick=tick), strict=True
-    ):
-        for i in range(len(chunk)):
-            token_ids.append(part[f"{i}.ids"].tolist())
-            sinks.append(tuple(part[f"{i}.sinks"].tolist()))
-            received.append(part[f"{i}.received"])
-            attention.append(part[f"{i}.attention"])
-    return Parking(token_ids, sinks, received, torch.stack(attention).view(-1, model.n_layers, model.n_heads))
 
 
-def _received(model: Model, prompts: Sequence[Any], threshold: float, tick: Tick) -> dict[str, Tensor]:
-    """Of each prompt: its tokens, its sinks, what every token receives and what every head gives the sinks."""
-    found: dict[str, Tensor] = {}
-    for indices, got in model.stream_capture(list(prompts), want=("pattern",), max_tokens=MAX_TOKENS):
-        for place, i in enumerate(indices):
-            ids = got.token_ids[place]
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """One prompt's sinks, what every token receives, and what every head gives the sinks."""
+
+    sinks: tuple[int, ...]
+    received: Tensor
+    attention: Tensor
+
+
+@dataclass(frozen=True)
+class _MeasureJob(ValuesJob):
+    """Measures a batch of prompts, given as token ids."""
+
+    kind: ClassVar = _Measured
+    threshold: float
+
+    def make(self, model: Model, chunk: Chunk[list[int]], tick: Tick, /) -> list[_Measured]:
+        with one_thread():
+            got = model.capture(list(chunk.items), want=("pattern",), batch_size=BATCH, max_tokens=MAX_TOKENS)
+        made = []
+        for place, ids in enumerate(chunk.items):
             t = len(ids)
             pattern, visible = got.pattern[place, :, :t, :t], got.visible[place, :, :t, :t]
             received = tokens_received(pattern, visible)
             sinks = tuple(
-                s for s, value in enumerate(received.tolist()) if value == value and value >= threshold
+                s for s, value in enumerate(received.tolist()) if value == value and value >= self.threshold
             )
-            found |= {
-                f"{i}.ids": torch.tensor(ids),
-                f"{i}.sinks": torch.tensor(sinks, dtype=torch.long),
-                f"{i}.received": received.cpu(),
-                f"{i}.attention": on_sinks(pattern, visible, sinks).cpu(),
-            }
-        tick(len(indices))
-    return found
+            made.append(_Measured(sinks, received.cpu(), on_sinks(pattern, visible, sinks).cpu()))
+        return made
 
 
 def _away(visible: Tensor) -> Tensor:

@@ -7,20 +7,23 @@ the same size; then also the model's loss on the text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from headwise.bases.cell import Channels, layer_channels
+from headwise.bases.cell import Channels, layer_channels, one_thread
 from headwise.circuits.counterfactual import Case, Removal, Trial, edited_attention, mean
 from headwise.intervals import mean_interval
 from headwise.model.edits import Edit, VectorEdit
 from headwise.model.reading import Rotary
 from headwise.model.stream import split
+from headwise.progress import Tick
 from headwise.randomness import keyed
+from headwise.scale.stages import Stages, ValuesJob
+from headwise.scale.work import Chunk, cut
 from headwise.sinks.find import MAX_TOKENS, Parking, on_sinks
 from headwise.sinks.signals import Parked, head_space
 from headwise.tracing.writes import PromptWrites
@@ -65,26 +68,38 @@ def free_one_by_one(
     *,
     draws: int = 2,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
+    work: Stages | None = None,
 ) -> list[Freed]:
     """Remove each traced firing's signals, side by side, in every traced firing of some prompts."""
-    made: list[Freed] = []
-    for prompt in prompts:
-        firings = [one for one in traced if one.prompt == prompt]
-        with torch.no_grad():
-            up = PromptWrites(split(model, parking.token_ids[prompt]), 0)
-            trials = [
-                Trial.of(up, one.cell, one.signals, draws=draws, seed=seed, together=False) for one in firings
-            ]
-            removals = [one for trial in trials for one in trial.removals]
-            edited = iter(edited_attention(model, parking.token_ids[prompt], removals))
-            for trial in trials:
-                for case in trial.cases:
-                    seen = [next(edited) for _ in range(1 + len(case.controls))]
-                    made.append(_freed(up, prompt, case, seen[0], mean(seen[1:])))
-        if progress is not None:
-            progress(1)
-    return made
+    items = [(parking.token_ids[i], [one for one in traced if one.prompt == i]) for i in prompts]
+    run = work or Stages.here(model)
+    return [one for part in run("removal", _FreeJob(draws, seed), cut(items, 1)) for one in part]
+
+
+@dataclass(frozen=True)
+class _FreeJob(ValuesJob):
+    """Removes the signals of firings that were traced in prompts, given as token ids."""
+
+    kind: ClassVar = Freed
+    draws: int
+    seed: int
+
+    def make(self, model: Model, chunk: Chunk[tuple[list[int], list[Parked]]], tick: Tick, /) -> list[Freed]:
+        made: list[Freed] = []
+        for token_ids, firings in chunk.items:
+            with torch.no_grad(), one_thread():
+                up = PromptWrites(split(model, token_ids), 0)
+                trials = [
+                    Trial.of(up, one.cell, one.signals, draws=self.draws, seed=self.seed, together=False)
+                    for one in firings
+                ]
+                removals = [one for trial in trials for one in trial.removals]
+                edited = iter(edited_attention(model, token_ids, removals))
+                for firing, trial in zip(firings, trials, strict=True):
+                    for case in trial.cases:
+                        seen = [next(edited) for _ in range(1 + len(case.controls))]
+                        made.append(_freed(up, firing.prompt, case, seen[0], mean(seen[1:])))
+        return made
 
 
 def _freed(up: PromptWrites, prompt: int, case: Case, edited: float, control: float) -> Freed:
@@ -153,32 +168,58 @@ class Shared:
     control_loss_change: float
 
 
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A direction of the stream (unit, [d_model]) that is to leave the reads of some heads on one side."""
+
+    side: Side
+    name: str
+    heads: tuple[Head, ...]
+    direction: Tensor
+
+
 def free_all_at_once(
     model: Model,
     parking: Parking,
-    prompts: Sequence[int],
-    side: Side,
-    name: str,
-    heads: Sequence[Head],
-    direction: Tensor,
+    plans: Sequence[Plan],
     *,
     draws: int = 3,
     seed: int = 0,
-) -> Shared:
-    """Project ``direction`` (unit, [d_model]) out of what ``heads`` read on a side, everywhere, in one pass."""
-    longest = max(len(parking.token_ids[i]) for i in prompts)
+    work: Stages | None = None,
+) -> list[Shared]:
+    """Project each plan's direction out of what its heads read, everywhere in each prompt of ``parking``."""
+    run = work or Stages.here(model)
+    parts = run("shared removal", _AtOnceJob(parking, draws, seed), cut(plans, 1))
+    return [one for part in parts for one in part]
+
+
+@dataclass(frozen=True, eq=False)
+class _AtOnceJob(ValuesJob):
+    kind: ClassVar = Shared
+    parking: Parking
+    draws: int
+    seed: int
+
+    def make(self, model: Model, chunk: Chunk[Plan], tick: Tick, /) -> list[Shared]:
+        with one_thread():
+            return [_shared(model, self.parking, plan, self.draws, self.seed) for plan in chunk.items]
+
+
+def _shared(model: Model, parking: Parking, plan: Plan, draws: int, seed: int) -> Shared:
+    side, name, heads = plan.side, plan.name, plan.heads
+    longest = max(len(ids) for ids in parking.token_ids)
     rotations = _rotations(model, heads, longest)
-    chosen = [projection(model, head, side, direction, rotations[head.layer], longest) for head in heads]
-    clean = _run(model, parking, prompts, heads, ())
-    removed = _run(model, parking, prompts, heads, chosen)
+    chosen = [projection(model, head, side, plan.direction, rotations[head.layer], longest) for head in heads]
+    clean = _run(model, parking, heads, ())
+    removed = _run(model, parking, heads, chosen)
     controls = []
     for draw in range(draws):
         turned = [_elsewhere(e, rotations[e.head.layer], seed, side, name, str(e.head), draw) for e in chosen]
-        controls.append(_run(model, parking, prompts, heads, turned))
+        controls.append(_run(model, parking, heads, turned))
     after, low, high = mean_interval(removed[0], seed, "shared", side, name)
     change, loss_low, loss_high = mean_interval(removed[1] - clean[1], seed, "shared loss", side, name)
     return Shared(
-        side=side, name=name, heads=tuple(heads), prompts=len(prompts),
+        side=side, name=name, heads=heads, prompts=len(parking.token_ids),
         attention=float(clean[0].nanmean()), removed=float(after), removed_low=float(low), removed_high=float(high),
         control=float(torch.stack([c[0] for c in controls]).nanmean()),
         loss=float(clean[1].mean()), loss_change=float(change), loss_low=float(loss_low), loss_high=float(loss_high),
@@ -244,12 +285,12 @@ def _rotations(model: Model, heads: Sequence[Head], tokens: int) -> dict[int, Ro
 
 
 def _run(
-    model: Model, parking: Parking, prompts: Sequence[int], heads: Sequence[Head], edits: Sequence[Edit]
+    model: Model, parking: Parking, heads: Sequence[Head], edits: Sequence[Edit]
 ) -> tuple[Tensor, Tensor]:
     """Mean attention of the heads on sinks, and next-token loss, of each prompt."""
-    attention = torch.full((len(prompts),), float("nan"), dtype=torch.float64)
-    loss = torch.zeros(len(prompts), dtype=torch.float64)
-    token_ids = [parking.token_ids[i] for i in prompts]
+    token_ids = parking.token_ids
+    attention = torch.full((len(token_ids),), float("nan"), dtype=torch.float64)
+    loss = torch.zeros(len(token_ids), dtype=torch.float64)
     for indices, got in model.stream_capture(
         token_ids,
         heads=heads,
@@ -261,7 +302,7 @@ def _run(
     ):
         for place, i in enumerate(indices):
             t = len(token_ids[i])
-            sinks = parking.sinks[prompts[i]]
+            sinks = parking.sinks[i]
             pattern, visible = got.pattern[place, :, :t, :t], got.visible[place, :, :t, :t]
             attention[i] = on_sinks(pattern, visible, sinks).nanmean()
             target = torch.tensor(token_ids[i][1:], device=got.logits.device)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +30,8 @@ class SinksResult:
 
     model: str
     weight_hash: str
-    settings: dict[str, Any]
+    config: dict[str, Any]
+    """What was asked for, and of which texts."""
     parking: Parking
     sinks: list[SinkToken]
     attention: Tensor
@@ -48,6 +47,13 @@ class SinksResult:
     gained: list[tuple[str, int]]
     """Tokens that gained most when a firing lost its signals, and how often."""
     seconds: float
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The numbers that were asked for, as far as there were prompts with sinks."""
+        asked = {name: self.config[name] for name in ("threshold", "parked", "traced", "proved", "seed")}
+        traced = min(asked["traced"], len(self.parking.with_sinks))
+        return asked | {"traced": traced, "proved": min(asked["proved"], traced)}
 
     def controlled(self, side: Side) -> list[Head]:
         """Heads whose control signals on a side agree over prompts."""
@@ -140,10 +146,7 @@ class SinksResult:
         """Write a run folder: the document, and the whole result for :meth:`load`."""
         from headwise.scale.results import save_result
 
-        texts = hashlib.sha256(json.dumps(self.parking.token_ids).encode()).hexdigest()
-        about = {"model": self.model, "weight_hash": self.weight_hash, "texts": texts}
-        config = {**about, "prompts": len(self.parking.token_ids), **self.settings}
-        return save_result(folder, KIND, config, self.to_json(), replace(self, seconds=0.0))
+        return save_result(folder, KIND, self.config, self.to_json(), replace(self, seconds=0.0))
 
     @classmethod
     def load(cls, folder: str | Path) -> SinksResult:

@@ -7,20 +7,24 @@ cosine. To compare heads, the rotation is turned back and the vector put into th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from headwise.bases.cell import LayerChannels
+from headwise.bases.cell import LayerChannels, one_thread
 from headwise.intervals import bounds, resampled
 from headwise.model.batch import by_length
 from headwise.model.reading import Rotary
 from headwise.model.stream import split
+from headwise.progress import Tick
 from headwise.randomness import keyed
-from headwise.sinks.find import AWAY, Parking
+from headwise.scale.stages import Stages, ValuesJob, batched
+from headwise.scale.work import Chunk
+from headwise.sinks.find import AWAY, BATCH, Parking
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Head, Side
@@ -29,13 +33,14 @@ if TYPE_CHECKING:
     from headwise.model.model import Model
 
 Kind = Literal["sink", "other"]
+KINDS: tuple[Kind, ...] = ("sink", "other")
 SIDES: tuple[Side, ...] = ("query", "key")
 CONTROLLED = 0.5
 """A head is controlled on a side where its signals' mean distance over prompts is below this (the published rule)."""
 MIN_SIGNALS = 4
 """Prompts a side needs before agreement is spoken of."""
 TRACED_TOKENS = 160
-"""Tokens traced in one batch of prompts."""
+"""Tokens traced in one batch of prompts, which is kept as a whole."""
 SHUFFLES = 50
 
 
@@ -56,101 +61,132 @@ class Parked:
         return self.cell.head
 
 
+@dataclass(frozen=True)
+class _Firing:
+    """A cell that may be traced."""
+
+    prompt: int
+    kind: Kind
+    cell: Cell
+
+
 def trace_parked(
     model: Model,
     parking: Parking,
     prompts: Sequence[int],
     heads: Sequence[Head],
     *,
-    kind: Kind,
-    per_head: int,
+    per_head: Mapping[Kind, int],
     least: float = 0.0,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
+    work: Stages | None = None,
 ) -> list[Parked]:
-    """Trace one firing of each head in each prompt (up to ``per_head`` of a head) on both sides.
+    """Trace one firing of each kind of each head in each prompt on both sides, up to ``per_head`` of a head.
 
-    ``kind`` sink: from a random row away from a sink, to it, with attention of at least ``least``; other: to a random
-    token that is no sink. Both must be above the tracer's own threshold.
+    A firing of kind sink is from a random row away from a sink, to it, with attention of at least ``least``; other: to
+    a random token that is no sink. Both must be above the tracer's own threshold. A head's firings are taken from the
+    shortest prompts on: all are chosen before the first is traced, so that it does not matter who traces what.
     """
-    rules, budget = Rules(), dict.fromkeys(heads, per_head)
-    traced: list[Parked] = []
+    run = work or Stages.here(model)
     token_ids = [parking.token_ids[i] for i in prompts]
-    for part in by_length(token_ids, 64, TRACED_TOKENS):
-        with torch.no_grad():
-            stream = split(model, [token_ids[i] for i in part])
-            ups = [PromptWrites(stream, place) for place in range(len(part))]
-            for layer in range(1, model.n_layers):
-                here = [head for head in heads if head.layer == layer]
-                search: LayerSearch | None = None
-                for place, i in enumerate(part):
-                    prompt = prompts[i]
-                    firings = []
-                    for head in here:
-                        if budget[head] and (
-                            one := _choose(ups[place], parking, prompt, head, kind, least, rules, seed)
-                        ):
-                            firings.append(one)
-                            budget[head] -= 1
-                    if not firings:
-                        continue
-                    search = search or LayerSearch(model, layer, rules, ups[place].dtype)
-                    found = search.run(ups[place], firings)
-                    traced += [
-                        _parked(ups[place], search.channels, prompt, firing, kind, sides)
-                        for firing, sides in zip(firings, found, strict=True)
-                    ]
-        if progress is not None:
-            progress(len(part))
-    return sorted(traced, key=lambda one: (one.prompt, one.cell))
+    batches = [[prompts[i] for i in part] for part in by_length(token_ids, BATCH, TRACED_TOKENS)]
+    traceable = tuple(head for head in heads if head.layer > 0)
+    choose = _ChooseJob(traceable, tuple(per_head), least, seed)
+    searched = [[(i, parking.token_ids[i], parking.sinks[i]) for i in batch] for batch in batches]
+    chosen: dict[int, list[_Firing]] = {prompt: [] for prompt in prompts}
+    taken: Counter[tuple[Kind, Head]] = Counter()
+    for part in run("firings", choose, batched(searched)):
+        for firing in part:
+            if taken[firing.kind, firing.cell.head] < per_head[firing.kind]:
+                taken[firing.kind, firing.cell.head] += 1
+                chosen[firing.prompt].append(firing)
+    wanted = [[(parking.token_ids[i], chosen[i]) for i in batch] for batch in batches]
+    traced = [one for part in run("signals", _TraceJob(), batched(wanted)) for one in part]
+    return sorted(traced, key=lambda one: (one.prompt, one.cell, one.kind))
 
 
-def _choose(
-    up: PromptWrites,
-    parking: Parking,
-    prompt: int,
-    head: Head,
-    kind: Kind,
-    least: float,
-    rules: Rules,
-    seed: int,
-) -> Cell | None:
-    """A random cell of a head's pattern that is of the kind."""
-    sinks = list(parking.sinks[prompt])
-    pattern = up.stream.whole_pattern(head, up.prompt).double().cpu()
-    t = pattern.shape[0]
-    visible = up.visible(head.layer).cpu()
-    tau = torch.tensor([rules.threshold(int(n)) for n in visible.sum(1).tolist()], dtype=torch.float64)
-    row, key = torch.arange(t)[:, None], torch.arange(t)
-    is_sink = torch.zeros(t, dtype=torch.bool)
-    is_sink[sinks] = True
-    wanted = visible & (pattern >= tau[:, None]) & (row > 0)
-    if kind == "sink":
-        wanted &= is_sink & (row - key >= AWAY) & (pattern >= least)
-    else:
-        wanted &= ~is_sink
-    cells = wanted.nonzero().tolist()
-    if not cells:
-        return None
-    draw = torch.randint(len(cells), (1,), generator=keyed(seed, "firing", kind, prompt, str(head)))
-    return Cell(head, *cells[int(draw)])
+@dataclass(frozen=True)
+class _ChooseJob(ValuesJob):
+    """Chooses one firing of each kind of each head, in prompts given by number, token ids and sinks."""
+
+    kind: ClassVar = _Firing
+    heads: tuple[Head, ...]
+    kinds: tuple[Kind, ...]
+    least: float
+    seed: int
+
+    def make(
+        self, model: Model, chunk: Chunk[tuple[int, list[int], tuple[int, ...]]], tick: Tick, /
+    ) -> list[_Firing]:
+        made = []
+        with torch.no_grad(), one_thread():
+            stream = split(model, [ids for _, ids, _ in chunk.items])
+            for place, (prompt, _, sinks) in enumerate(chunk.items):
+                up = PromptWrites(stream, place)
+                for head in self.heads:
+                    for kind, cells in self.candidates(up, head, sinks).items():
+                        if cells:
+                            generator = keyed(self.seed, "firing", kind, prompt, str(head))
+                            query, key = cells[int(torch.randint(len(cells), (1,), generator=generator))]
+                            made.append(_Firing(prompt, kind, Cell(head, query, key)))
+        return made
+
+    def candidates(
+        self, up: PromptWrites, head: Head, sinks: Sequence[int]
+    ) -> dict[Kind, list[tuple[int, int]]]:
+        """The cells of a head's pattern that are of each kind."""
+        pattern = up.stream.whole_pattern(head, up.prompt).double().cpu()
+        t = pattern.shape[0]
+        visible = up.visible(head.layer).cpu()
+        rules = Rules()
+        tau = torch.tensor([rules.threshold(int(n)) for n in visible.sum(1).tolist()], dtype=torch.float64)
+        row, key = torch.arange(t)[:, None], torch.arange(t)
+        is_sink = torch.zeros(t, dtype=torch.bool)
+        is_sink[list(sinks)] = True
+        strong = visible & (pattern >= tau[:, None]) & (row > 0)
+        wanted: dict[Kind, Tensor] = {
+            "sink": strong & is_sink & (row - key >= AWAY) & (pattern >= self.least),
+            "other": strong & ~is_sink,
+        }
+        return {kind: wanted[kind].nonzero().tolist() for kind in self.kinds}
+
+
+@dataclass(frozen=True)
+class _TraceJob(ValuesJob):
+    """Traces the firings of prompts, given as token ids."""
+
+    kind: ClassVar = Parked
+
+    def make(
+        self, model: Model, chunk: Chunk[tuple[list[int], list[_Firing]]], tick: Tick, /
+    ) -> list[Parked]:
+        made: list[Parked] = []
+        with torch.no_grad(), one_thread():
+            stream = split(model, [ids for ids, _ in chunk.items])
+            ups = [PromptWrites(stream, place) for place in range(len(chunk))]
+            for layer in sorted({one.cell.head.layer for _, firings in chunk.items for one in firings}):
+                search = LayerSearch(model, layer, Rules(), ups[0].dtype)
+                for up, (_, firings) in zip(ups, chunk.items, strict=True):
+                    for kind in KINDS:
+                        here = [one for one in firings if one.kind == kind and one.cell.head.layer == layer]
+                        found = search.run(up, [one.cell for one in here]) if here else []
+                        made += [
+                            _parked(up, search.channels, one, sides)
+                            for one, sides in zip(here, found, strict=True)
+                        ]
+        return made
 
 
 def _parked(
-    up: PromptWrites,
-    channels: LayerChannels,
-    prompt: int,
-    cell: Cell,
-    kind: Kind,
-    sides: dict[Side, SideSignals],
+    up: PromptWrites, channels: LayerChannels, firing: _Firing, sides: dict[Side, SideSignals]
 ) -> Parked:
     read: dict[Side, Tensor] = {
         side: control_signal(signals, up) for side, signals in sides.items() if signals.resolved
     }
     written: dict[Side, Tensor] = {
-        side: turned_back(up, channels, cell, side, vector) for side, vector in read.items()
+        side: turned_back(up, channels, firing.cell, side, vector) for side, vector in read.items()
     }
-    return Parked(prompt, cell, kind, sides, read, written)
+    return Parked(firing.prompt, firing.cell, firing.kind, sides, read, written)
 
 
 def control_signal(signals: SideSignals, up: PromptWrites) -> Tensor:

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import HeadwiseError
-from headwise.progress import Begin, Progress, stages
+from headwise.progress import Progress, stages
+from headwise.scale.engines import engine_for
+from headwise.scale.folder import opened
+from headwise.scale.results import write_result
+from headwise.scale.stages import Stages
 from headwise.sinks.clusters import Sharing, share_signals
 from headwise.sinks.find import (
     AWAY,
+    BATCH,
+    MAX_TOKENS,
     MIN_ROWS,
     PARKED,
     THRESHOLD,
     Parking,
+    check_threshold,
     find_parking,
     parked_heads,
 )
-from headwise.sinks.proof import Freed, Shared, free_all_at_once, free_one_by_one
-from headwise.sinks.result import SinksResult
-from headwise.sinks.signals import agreements, trace_parked
+from headwise.sinks.proof import Freed, Plan, free_all_at_once, free_one_by_one
+from headwise.sinks.result import KIND, SinksResult
+from headwise.sinks.signals import TRACED_TOKENS, Kind, agreements, trace_parked
 from headwise.sinks.texts import TEXTS
 from headwise.tokens import is_one, shown
 
@@ -44,6 +56,8 @@ def find_sinks(
     parked: float = PARKED,
     traced: int = 24,
     proved: int = 6,
+    out: str | Path | None = None,
+    workers: int = 1,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SinksResult:
@@ -63,20 +77,58 @@ def find_sinks(
         Prompts in which signals are traced, one firing per head.
     proved:
         Prompts of those in which they are removed.
+    out:
+        A folder that keeps the study; one that was interrupted is continued.
+    workers:
+        Processes that share the work; above 1, each loads the model anew (in a script, call this under
+        ``if __name__ == "__main__":``). What is found does not depend on it.
     seed:
         The seed of everything random.
     progress:
         Told the stage, how many of its prompts are done, and how many there are.
     """
     started = time.perf_counter()
+    check_threshold(threshold)
     if not 0 < parked < 1:
         raise HeadwiseError(f"parked={parked} is not an attention: give a number between 0 and 1")
     for name, value, least in (("traced", traced, 2), ("proved", proved, 1)):
         if value < least:
             raise HeadwiseError(f"{name}={value} prompts are too few: give at least {least}")
+    engine = engine_for(model, workers)
     texts: Sequence[Any] = TEXTS if prompts is None else [prompts] if is_one(prompts) else prompts
+    token_ids = model.token_ids(list(texts))
+    config = {
+        "model": model.name,
+        "weight_hash": model.weight_hash,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "prompts": len(token_ids),
+        "sha256": hashlib.sha256(json.dumps(token_ids).encode()).hexdigest(),
+        "batches": [BATCH, MAX_TOKENS, TRACED_TOKENS],
+        "threshold": threshold,
+        "parked": parked,
+        "traced": traced,
+        "proved": proved,
+        "seed": seed,
+    }
     begin = stages(progress)
-    parking = find_parking(model, texts, threshold=threshold, progress=begin("attention", len(texts)))
+    with closing(engine), opened(out, KIND, config) as folder:
+        if folder and folder.finished:
+            result = SinksResult.load(folder.path)
+        else:
+            run = Stages(engine, folder, begin)
+            with run.trouble_told():
+                result = _found(model, token_ids, config, run)
+                if folder:
+                    write_result(folder, result.to_json(), result)
+    return replace(result, seconds=time.perf_counter() - started)
+
+
+def _found(
+    model: Model, token_ids: Sequence[Sequence[int]], config: dict[str, Any], run: Stages
+) -> SinksResult:
+    """Everything, stage by stage: attention, signals, what they share, removal."""
+    threshold, parked, traced, seed = (config[name] for name in ("threshold", "parked", "traced", "seed"))
+    parking = find_parking(model, token_ids, threshold=threshold, work=run)
     if not parking.with_sinks:
         most = max(float(r.nan_to_num(0.0).max()) for r in parking.received)
         raise HeadwiseError(
@@ -92,28 +144,19 @@ def find_sinks(
             f"(the most is {float(attention.nan_to_num(0.0).max()):.3f}): give a smaller parked="
         )
     chosen = parking.with_sinks[:traced]
-    found = trace_parked(
-        model, parking, chosen, heads, kind="sink", per_head=traced, least=parked, seed=seed,
-        progress=begin("signals", len(chosen)),
-    )  # fmt: skip
-    others = trace_parked(
-        model, parking, chosen, heads, kind="other", per_head=min(OTHERS, traced), seed=seed,
-        progress=begin("signals elsewhere", len(chosen)),
-    )  # fmt: skip
-    agreed = agreements(found, others, seed)
-    sharing = share_signals(model, parking, found, agreed)
-    some = chosen[:proved]
-    freed = free_one_by_one(model, parking, found, some, seed=seed, progress=begin("removal", len(some)))
+    per_head: dict[Kind, int] = {"sink": traced, "other": min(OTHERS, traced)}
+    firings = trace_parked(
+        model, parking, chosen, heads, per_head=per_head, least=parked, seed=seed, work=run
+    )
+    found = [one for one in firings if one.kind == "sink"]
+    agreed = agreements(found, [one for one in firings if one.kind == "other"], seed)
+    sharing = share_signals(model, parking, found, agreed, run)
+    freed = free_one_by_one(model, parking, found, chosen[: config["proved"]], seed=seed, work=run)
+    at_once = parking.some(chosen[:AT_ONCE])
     return SinksResult(
         model=model.name,
         weight_hash=model.weight_hash,
-        settings={
-            "threshold": threshold,
-            "parked": parked,
-            "traced": len(chosen),
-            "proved": len(some),
-            "seed": seed,
-        },
+        config=config,
         parking=parking,
         sinks=parking.tokens(model),
         attention=attention,
@@ -124,37 +167,27 @@ def find_sinks(
         agreements=agreed,
         sharing=sharing,
         freed=freed,
-        shared=_at_once(model, parking, chosen[:AT_ONCE], sharing, seed, begin),
+        shared=free_all_at_once(model, at_once, _plans(sharing), seed=seed, work=run),
         gained=_gained(model, parking, freed),
-        seconds=time.perf_counter() - started,
+        seconds=0.0,
     )
 
 
-def _at_once(
-    model: Model,
-    parking: Parking,
-    prompts: Sequence[int],
-    sharing: Sequence[Sharing],
-    seed: int,
-    begin: Begin,
-) -> list[Shared]:
-    """The largest sources and the largest cluster of each side, each taken out of its heads' reads at once."""
+def _plans(sharing: Sequence[Sharing]) -> list[Plan]:
+    """The largest sources and the largest cluster of each side, each to be taken out of its heads' reads at once."""
     plans = []
     for one in sharing:
         plans += [
-            (one.side, s.component, s.heads, s.direction) for s in one.sources[:2] if len(s.heads) >= GROUP
+            Plan(one.side, s.component, s.heads, s.direction)
+            for s in one.sources[:2]
+            if len(s.heads) >= GROUP
         ]
         plans += [
-            (one.side, "largest cluster", c.heads, c.direction)
+            Plan(one.side, "largest cluster", c.heads, c.direction)
             for c in one.clusters[:1]
             if len(c.heads) >= GROUP
         ]
-    made = []
-    tick = begin("shared removal", len(plans) * len(prompts))
-    for side, name, heads, direction in plans:
-        made.append(free_all_at_once(model, parking, prompts, side, name, heads, direction, seed=seed))
-        tick(len(prompts))
-    return made
+    return plans
 
 
 def _gained(model: Model, parking: Parking, freed: Sequence[Freed], top: int = 10) -> list[tuple[str, int]]:
