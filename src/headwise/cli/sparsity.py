@@ -23,6 +23,7 @@ def sparsity(
     seed: options.Seed = 0,
     model: options.Model = None,
     out: options.Out = None,
+    workers: options.MoreWorkers = 1,
     as_json: options.Json = False,
 ) -> None:
     """Split the attention that a task's circuits use over channels, beside rotated directions."""
@@ -38,6 +39,7 @@ def sparsity(
             prompts=prompts,
             rotations=rotations,
             out=out,
+            workers=workers,
             seed=seed,
             progress=progress,
         )

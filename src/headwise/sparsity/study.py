@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -17,11 +17,10 @@ from torch import Tensor
 from headwise.errors import HeadwiseError
 from headwise.intervals import estimate
 from headwise.progress import Begin, Progress, stages
-from headwise.scale.disk import disk_trouble_told
-from headwise.scale.engines import ThisProcess
+from headwise.scale.engines import engine_for
 from headwise.scale.folder import opened
-from headwise.scale.mapping import map_chunks
 from headwise.scale.results import write_result
+from headwise.scale.stages import Stages
 from headwise.scale.work import cut
 from headwise.sparsity.cells import PromptCell, SplitCells, split_cells
 from headwise.sparsity.result import KIND, HeadSparsity, SparsityResult
@@ -49,6 +48,7 @@ def find_sparsity(
     prompts: int = 60,
     rotations: int = 8,
     out: str | Path | None = None,
+    workers: int = 1,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SparsityResult:
@@ -69,6 +69,9 @@ def find_sparsity(
         Random rotations that the control is averaged over.
     out:
         A folder that keeps the study; one that was interrupted is continued.
+    workers:
+        Processes that share the tracing; above 1, each loads the model anew (in a script, call this under
+        ``if __name__ == "__main__":``). What is found does not depend on it.
     seed:
         The seed of everything random.
     progress:
@@ -77,7 +80,7 @@ def find_sparsity(
     started = time.perf_counter()
     if rotations < 1:
         raise HeadwiseError(f"rotations={rotations} leave nothing to compare with: give 1 or more")
-    begin = stages(progress)
+    engine, begin = engine_for(model, workers), stages(progress)
     wanted = None if heads == "auto" else model.heads_named(heads)
     made = make_answers(task, model.tokenizer, prompts=prompts, seed=seed)
     chosen = made.prompts[:prompts]
@@ -93,18 +96,17 @@ def find_sparsity(
         "seed": seed,
         "heads": "auto" if wanted is None else [str(h) for h in wanted],
     }
-    with opened(out, KIND, config) as folder, _told(out):
-        keeper, tick = folder.keeper(0) if folder else None, begin("circuits", len(chosen))
-        parts = map_chunks(UseJob(), cut(chosen, PART), engine=ThisProcess(model), keeper=keeper, tick=tick)
-        uses = [use for part in parts for use in part]
-        result = _measured(model, made, chosen, uses, wanted, config, begin)
-        if folder:
-            write_result(folder, result.to_json(), result)
+    with closing(engine), opened(out, KIND, config) as folder:
+        if folder and folder.finished:
+            result = SparsityResult.load(folder.path)
+        else:
+            run = Stages(engine, folder, begin)
+            with run.trouble_told():
+                uses = [use for part in run("circuits", UseJob(), cut(chosen, PART)) for use in part]
+                result = _measured(model, made, chosen, uses, wanted, config, begin)
+                if folder:
+                    write_result(folder, result.to_json(), result)
     return replace(result, seconds=time.perf_counter() - started)
-
-
-def _told(out: str | Path | None) -> AbstractContextManager[None]:
-    return nullcontext() if out is None else disk_trouble_told(Path(out), lambda: "what was traced is kept")
 
 
 def _measured(

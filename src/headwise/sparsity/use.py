@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwise import jsons
+from headwise.bases.cell import one_thread
 from headwise.circuits.circuit import Circuit
 from headwise.progress import Tick
 from headwise.scale.work import Chunk
@@ -63,7 +64,8 @@ class UseJob:
     """Traces the prompts of a chunk and keeps of their circuits what is used."""
 
     def make(self, model: Model, chunk: Chunk[AnswerPrompt], tick: Tick, /) -> list[PromptUse]:
-        return [PromptUse.of(circuit) for circuit in circuits_of(model, chunk.items, TraceJob())]
+        with one_thread():
+            return [PromptUse.of(circuit) for circuit in circuits_of(model, chunk.items, TraceJob())]
 
     def to_bytes(self, made: list[PromptUse], /) -> bytes:
         return jsons.dumps([one.model_dump() for one in made], indent=None).encode()
