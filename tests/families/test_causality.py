@@ -122,15 +122,15 @@ def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
             float(x[0, 0, question.answer_id] - x[0, 0, question.wrong_id]) for x in (clean, edited)
         ]
         changes.append(difference[1] - difference[0])
-    assert first.own.change == pytest.approx(np.mean(changes), abs=1e-8)
-    assert first.own.low <= first.own.change <= first.own.high
-    assert first.gap == pytest.approx(first.own.change - first.other.change)
-    assert first.own.control != first.own.change
+    assert first.own.change.mean == pytest.approx(np.mean(changes), abs=1e-8)
+    assert first.own.change.low <= first.own.change.mean <= first.own.change.high
+    assert first.gap.mean == pytest.approx(first.own.change.mean - first.other.change.mean)
+    assert first.own.control.mean != first.own.change.mean
     monkeypatch.setattr("headwise.circuits.counterfactual.COPIES", 2)
     again = measure_causality(model, questions, incidence, families, [(0, 1)], controls=2)
     assert again[0].own is not None
-    assert again[0].own.change == pytest.approx(first.own.change, abs=1e-8)
-    assert again[0].own.control == pytest.approx(first.own.control, abs=1e-8)
+    assert again[0].own.change.mean == pytest.approx(first.own.change.mean, abs=1e-8)
+    assert again[0].own.control.mean == pytest.approx(first.own.control.mean, abs=1e-8)
 
 
 def test_families_without_exclusive_features_have_no_effect_to_report() -> None:

@@ -47,9 +47,9 @@ def test_the_same_something_else_and_the_opposite() -> None:
         one = Incoming("L1H0", "query", np.arange(60), units)
         (found,) = compare([one], families, [4, 40], [(0, 1)])
         assert found.verdict == expected
-        assert found.low <= found.cosine <= found.high
+        assert found.cosine.low <= found.cosine.mean <= found.cosine.high
         means = units[:30].mean(0), units[30:].mean(0)
-        assert found.cosine == pytest.approx(
+        assert found.cosine.mean == pytest.approx(
             means[0] @ means[1] / np.linalg.norm(means[0]) / np.linalg.norm(means[1])
         )
         assert found.medoids == pytest.approx(units[4] @ units[40])
@@ -74,7 +74,7 @@ def test_intervals_cover_the_truth() -> None:
         b = _around([math.cos(angle), math.sin(angle), 0, 0, 0], 40, 0.3, 2000 + seed)
         one = Incoming("L1H0", "key", np.arange(80), np.concatenate((a, b)))
         (found,) = compare([one], np.repeat([0, 1], 40), [0, 40], [(0, 1)], seed=seed)
-        hits += found.low <= 0.6 <= found.high
+        hits += found.cosine.low <= 0.6 <= found.cosine.high
     assert hits >= 51  # 57 expected; 51 or fewer has a chance of about 1 %
 
 
@@ -85,7 +85,7 @@ def test_planted_families_show_where_they_ask_for_the_opposite(tmp_path: Path) -
     verdicts = {(h.head, h.side): h.verdict for h in found.heads}
     assert all(verdicts[f"L3H{i}", "query"] == "the opposite" for i in range(4))
     kind = next(a for a in found.agreements if a.label == "kind")
-    assert kind.ami == pytest.approx(1)
+    assert kind.ami.mean == pytest.approx(1)
     assert {a.label for a in found.agreements} == {"kind", "noise"}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,25 +17,37 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from headwise.families.cluster import silhouettes
 from headwise.randomness import keyed
+from headwise.types import Estimate
 
 HALVES = 200
+"""Half samples per interval: each bound then rests on five of them, which is as fine as the spread of AMI needs."""
 PERMUTATIONS = 999
+"""Shuffled labels per p-value: the smallest that can be reached is 0.001."""
 MOST_VALUES = 50
 """A label with more values than this names prompts, not kinds of prompts."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LabelAgreement:
     """How one label and the families agree."""
 
     label: str
     values: int
-    ami: float
-    low: float
-    high: float
+    ami: Estimate
+    """Adjusted mutual information"""
     p_value: float
     silhouette: float
     """Mean silhouette of the label's own groups: whether it parts the circuits, whatever the families"""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "label": self.label,
+            "values": self.values,
+            "ami": self.ami.mean,
+            "p_value": self.p_value,
+            "silhouette": self.silhouette,
+            "ci": [self.ami.low, self.ami.high],
+        }
 
 
 def usable_labels(labels: Sequence[Mapping[str, str]]) -> dict[str, np.ndarray]:
@@ -62,10 +75,15 @@ def agreement(
             halves = np.array([_half(code, families, seed, name, draw) for draw in range(HALVES)])
             low, high = (ami + float(q) for q in np.quantile(halves - halves.mean(), [0.025, 0.975]))
             p_value = _permutation_p(code, families, seed, name)
-        result.append(
-            LabelAgreement(name, int(code.max()) + 1, ami, low, high, p_value, float(tight[number].mean()))
+        found = LabelAgreement(
+            label=name,
+            values=int(code.max()) + 1,
+            ami=Estimate(ami, low, high, n=len(code), clusters=len(code)),
+            p_value=p_value,
+            silhouette=float(tight[number].mean()),
         )
-    return sorted(result, key=lambda one: (-one.ami, one.label))
+        result.append(found)
+    return sorted(result, key=lambda one: (-one.ami.mean, one.label))
 
 
 def _half(code: np.ndarray, families: np.ndarray, seed: int, name: str, draw: int) -> float:

@@ -10,8 +10,8 @@ channels that neither family uses there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -21,27 +21,32 @@ from headwise.bases.cell import layer_channels
 from headwise.circuits.counterfactual import outcomes, unused
 from headwise.errors import HeadwiseError
 from headwise.families.incidence import Element, Incidence
+from headwise.intervals import estimated, picked
 from headwise.model.edits import AddVectors, Edit
 from headwise.model.stream import split
 from headwise.randomness import keyed
 from headwise.tracing.writes import PromptWrites, component_shares
-from headwise.types import AnswerIds, Component, Head, Side, Signal
+from headwise.types import AnswerIds, Component, Estimate, Head, Side, Signal
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
 OWN_SHARE = 0.5
+"""A signal is exclusive to a family if at least this share of its circuits hold it,"""
 OTHER_SHARE = 0.1
+"""and at most this share of the other family's."""
 CONTROLS = 5
+"""Draws of unused channels per set of signals: their mean is the control, so that one odd draw does not decide."""
 PROMPTS = 40
+"""Prompts per family in which signals are removed, one edited pass per draw each."""
 BOOTSTRAPS = 2000
+"""Resamples of prompts per interval: a 95 % bound then rests on 50 of them."""
 
 ReadInput = tuple[Head, Side]
-"""What a head reads on one side."""
-"""Where a signal enters."""
+"""Where a signal enters: what a head reads on one side."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FamilyEffect:
     """What removing one set of features did to the answer in prompts of one family; 95 % intervals over prompts."""
 
@@ -49,21 +54,34 @@ class FamilyEffect:
     prompts: int
     clean: float
     """Mean logit difference, answer − wrong, untouched"""
-    change: float
-    low: float
-    high: float
-    control: float
-    """Mean change when as many signals along unused channels leave"""
-    control_low: float
-    control_high: float
+    change: Estimate
+    control: Estimate
+    """Change when as many signals along unused channels leave"""
     flips: float
     """Share of prompts whose answer falls behind the wrong one"""
     control_flips: float
     size: float
     """Length of what was removed, over that of the controls: how much more was written along the real channels"""
 
+    def to_row(self) -> dict[str, Any]:
+        """One row of a table."""
+        return {
+            "family": self.family,
+            "prompts": self.prompts,
+            "clean": self.clean,
+            "change": self.change.mean,
+            "low": self.change.low,
+            "high": self.change.high,
+            "control": self.control.mean,
+            "control_low": self.control.low,
+            "control_high": self.control.high,
+            "flips": self.flips,
+            "control_flips": self.control_flips,
+            "size": self.size,
+        }
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class CausalTest:
     """The features exclusive to one family, removed in its own prompts and in those of another."""
 
@@ -72,16 +90,36 @@ class CausalTest:
     features: int
     heads: int
     """Heads that these features enter"""
-    own: FamilyEffect | None
-    other: FamilyEffect | None
-    gap: float | None
+    own: FamilyEffect | None = None
+    other: FamilyEffect | None = None
+    gap: Estimate | None = None
     """Change in own prompts minus change in the other's: negative, if the features matter more to their own"""
-    gap_low: float | None
-    gap_high: float | None
 
     @property
     def more_causal_for_own(self) -> bool:
-        return self.gap_high is not None and self.gap_high < 0
+        return self.gap is not None and self.gap.high < 0
+
+    @property
+    def effects(self) -> dict[str, FamilyEffect | None]:
+        """By where they were measured: in own prompts, and in the other family's."""
+        return {"own": self.own, "other": self.other}
+
+    def to_row(self) -> dict[str, Any]:
+        """What a table says of the test in each row of its effects."""
+        gap = self.gap
+        return {
+            "exclusive_to": self.exclusive_to,
+            "against": self.against,
+            "features": self.features,
+            "heads": self.heads,
+            "gap": gap and gap.mean,
+            "gap_low": gap and gap.low,
+            "gap_high": gap and gap.high,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The test with its effects."""
+        return {**self.to_row(), **{where: e and e.to_row() for where, e in self.effects.items()}}
 
 
 class Ticker(Protocol):
@@ -258,47 +296,36 @@ def _run(model: Model, question: CausalQuestion, sets: Sequence[_Set]) -> list[n
 
 
 def _tested(s: _Set, outcomes: Mapping[int, np.ndarray], seed: int) -> CausalTest:
-    heads = len({f.target for f in s.features})
-    if s.own not in outcomes or s.other not in outcomes:
-        return CausalTest(s.own, s.other, len(s.features), heads, None, None, None, None, None)
-    effects, drawn, means = [], [], []
-    for family in (s.own, s.other):
-        values = outcomes[family]
-        change = values[:, 0, 1] - values[:, 0, 0]
-        control = (values[:, 0, 2:] - values[:, 0, :1]).mean(1)
-        generator = keyed(seed, "causal bootstrap", s.own, s.other, family)
-        pick = torch.randint(len(change), (BOOTSTRAPS, len(change)), generator=generator).numpy()
-        resampled = change[pick].mean(1)
-        drawn.append(resampled)
-        means.append(float(change.mean()))
-        ahead = values[:, 0, :1] > 0
-        size = values[:, 1, 1].mean() / max(float(values[:, 1, 2:].mean()), 1e-12)
-        effects.append(
-            FamilyEffect(
-                family,
-                len(change),
-                float(values[:, 0, 0].mean()),
-                float(change.mean()),
-                *_interval(resampled),
-                float(control.mean()),
-                *_interval(control[pick].mean(1)),
-                float(((values[:, 0, 1:2] <= 0) & ahead).mean()),
-                float(((values[:, 0, 2:] <= 0) & ahead).mean()),
-                float(size),
-            )
-        )
-    return CausalTest(
-        s.own,
-        s.other,
-        len(s.features),
-        heads,
-        effects[0],
-        effects[1],
-        means[0] - means[1],
-        *_interval(drawn[0] - drawn[1]),
+    test = CausalTest(
+        exclusive_to=s.own,
+        against=s.other,
+        features=len(s.features),
+        heads=len({f.target for f in s.features}),
     )
+    if s.own not in outcomes or s.other not in outcomes:
+        return test
+    own, drawn = _effect(s, s.own, outcomes[s.own], seed)
+    other, drawn_other = _effect(s, s.other, outcomes[s.other], seed)
+    prompts = own.prompts + other.prompts
+    gap = estimated(own.change.mean - other.change.mean, drawn - drawn_other, prompts)
+    return replace(test, own=own, other=other, gap=gap)
 
 
-def _interval(values: np.ndarray) -> tuple[float, float]:
-    low, high = np.quantile(values, [0.025, 0.975])
-    return float(low), float(high)
+def _effect(s: _Set, family: int, values: np.ndarray, seed: int) -> tuple[FamilyEffect, Tensor]:
+    """The effect in prompts of one family, and the changes that resamples of them have [draws]."""
+    leads, lengths = values[:, 0], values[:, 1]
+    change, control = leads[:, 1] - leads[:, 0], (leads[:, 2:] - leads[:, :1]).mean(1)
+    n, ahead = len(leads), leads[:, :1] > 0
+    picks = picked(n, BOOTSTRAPS, keyed(seed, "causal bootstrap", s.own, s.other, family)).numpy()
+    drawn, drawn_control = (torch.from_numpy(x[picks].mean(1)) for x in (change, control))
+    effect = FamilyEffect(
+        family=family,
+        prompts=n,
+        clean=float(leads[:, 0].mean()),
+        change=estimated(float(change.mean()), drawn, n),
+        control=estimated(float(control.mean()), drawn_control, n),
+        flips=float(((leads[:, 1:2] <= 0) & ahead).mean()),
+        control_flips=float(((leads[:, 2:] <= 0) & ahead).mean()),
+        size=float(lengths[:, 1].mean() / max(float(lengths[:, 2:].mean()), 1e-12)),
+    )
+    return effect, drawn

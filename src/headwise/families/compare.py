@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from headwise.families.incidence import coded, spread, where
-from headwise.randomness import keyed
-from headwise.types import Head
+from headwise.intervals import estimated, resampled
+from headwise.types import Estimate, Head
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +33,7 @@ OPPOSITE = -0.2
 FEWEST_PROMPTS = 8
 """Prompts of each family that must use a head on a side for the two to be compared there."""
 BOOTSTRAPS = 400
+"""Resamples of prompts per interval: enough for a 95 % bound that is compared with two thresholds, for every head."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ class Incoming:
     """[rows, channels]"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeadComparison:
     """One head and side in two families."""
 
@@ -54,9 +55,8 @@ class HeadComparison:
     side: str
     first: int
     second: int
-    cosine: float
-    low: float
-    high: float
+    cosine: Estimate
+    """Of the two families' mean unit vectors"""
     verdict: str
     medoids: float | None
     """Cosine of the two representatives; None where one of them does not use the head on this side"""
@@ -65,6 +65,33 @@ class HeadComparison:
     """Mean cosine of two prompts of one family"""
     n_first: int
     n_second: int
+
+    def to_row(self) -> dict[str, Any]:
+        """One row of a table."""
+        cosine = {"cosine": self.cosine.mean, "low": self.cosine.low, "high": self.cosine.high}
+        rest = ("verdict", "medoids", "within_first", "within_second", "n_first", "n_second")
+        return {
+            "head": self.head,
+            "side": self.side,
+            "first": self.first,
+            "second": self.second,
+            **cosine,
+            **{name: getattr(self, name) for name in rest},
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The same with what belongs to the two families as pairs, and the interval as ``ci``."""
+        return {
+            "head": self.head,
+            "side": self.side,
+            "cosine": self.cosine.mean,
+            "verdict": self.verdict,
+            "medoids": self.medoids,
+            "ci": [self.cosine.low, self.cosine.high],
+            "families": [self.first, self.second],
+            "within": [self.within_first, self.within_second],
+            "prompts": [self.n_first, self.n_second],
+        }
 
 
 def incoming(edges: pa.Table, prompts: Sequence[int] | np.ndarray) -> list[Incoming]:
@@ -137,34 +164,31 @@ def compare(
             if a not in drawn or b not in drawn:
                 continue
             first, second = (one.units[members[f]] for f in (a, b))
-            spread = _cosine(drawn[a], drawn[b])
-            low, high = (float(q) for q in np.quantile(spread, [0.025, 0.975]))
-            result.append(
-                HeadComparison(
-                    one.head,
-                    one.side,
-                    a,
-                    b,
-                    float(_cosine(first.mean(0), second.mean(0))),
-                    low,
-                    high,
-                    verdict(low, high),
-                    _of_representatives(one, representatives[a], representatives[b]),
-                    _within(first),
-                    _within(second),
-                    len(first),
-                    len(second),
-                )
+            cosine = estimated(
+                float(_cosine(first.mean(0), second.mean(0))),
+                torch.from_numpy(_cosine(drawn[a], drawn[b])),
+                len(first) + len(second),
             )
+            found = HeadComparison(
+                head=one.head,
+                side=one.side,
+                first=a,
+                second=b,
+                cosine=cosine,
+                verdict=verdict(cosine.low, cosine.high),
+                medoids=_of_representatives(one, representatives[a], representatives[b]),
+                within_first=_within(first),
+                within_second=_within(second),
+                n_first=len(first),
+                n_second=len(second),
+            )
+            result.append(found)
     return result
 
 
 def _resampled_means(units: np.ndarray, seed: int, one: Incoming, family: int) -> np.ndarray:
-    generator = keyed(seed, "bootstrap", one.head, one.side, family)
-    n = len(units)
-    drawn = torch.randint(n, (BOOTSTRAPS, n), generator=generator).numpy()
-    weight = np.bincount((drawn + n * np.arange(BOOTSTRAPS)[:, None]).ravel(), minlength=BOOTSTRAPS * n)
-    return weight.reshape(BOOTSTRAPS, n) @ units / n
+    weights = resampled(len(units), seed, one.head, one.side, family, draws=BOOTSTRAPS)
+    return weights.numpy() @ units / len(units)
 
 
 def _cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:

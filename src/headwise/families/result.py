@@ -177,13 +177,13 @@ class FamiliesResult:
             "null": None
             if self.null is None
             else {"prompts": self.null.prompts, "draws": len(self.null.null)},
-            "ami": {a.label: a.ami for a in self.agreements},
-            "labels": [_record(a) for a in self.agreements],
+            "ami": {a.label: a.ami.mean for a in self.agreements},
+            "labels": [a.to_json() for a in self.agreements],
             "accuracy": self.accuracy,
             "cuts": self.cuts,
             "families": [asdict(f) for f in self.families],
-            "heads": [_record(h) for h in self.heads],
-            "causality": [asdict(t) for t in self.causality],
+            "heads": [h.to_json() for h in self.heads],
+            "causality": [t.to_json() for t in self.causality],
             "seconds": round(self.seconds, 1),
         }
 
@@ -219,17 +219,17 @@ class FamiliesResult:
     @property
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """Every table by name, as flat rows."""
-        effects = []
-        for test in self.causality:
-            whole = {k: v for k, v in asdict(test).items() if k not in ("own", "other")}
-            for side, effect in (("own", test.own), ("other", test.other)):
-                if effect is not None:
-                    effects.append({**whole, "measured_in": side, **asdict(effect)})
+        effects = [
+            {**test.to_row(), "measured_in": where, **effect.to_row()}
+            for test in self.causality
+            for where, effect in test.effects.items()
+            if effect is not None
+        ]
         return {
             "members": self.members(),
             "union": self.union(),
             "cuts": self.cuts,
-            "heads": [asdict(h) for h in self.heads],
+            "heads": [h.to_row() for h in self.heads],
             "causality": effects,
         }
 
@@ -317,14 +317,3 @@ class _Runs(Shape):
     """``runs.json``: where the circuits are, from the folder on."""
 
     runs: list[str]
-
-
-def _record(value: LabelAgreement | HeadComparison) -> dict[str, Any]:
-    """A record whose interval is one pair."""
-    found = asdict(value)
-    found["ci"] = [found.pop("low"), found.pop("high")]
-    if isinstance(value, HeadComparison):
-        found["families"] = [found.pop("first"), found.pop("second")]
-        found["within"] = [found.pop("within_first"), found.pop("within_second")]
-        found["prompts"] = [found.pop("n_first"), found.pop("n_second")]
-    return found

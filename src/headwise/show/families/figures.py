@@ -186,13 +186,13 @@ def cosines(found: FamiliesResult, first: int, second: int) -> go.Figure:
             figure.add_trace(
                 go.Scatter(
                     x=[h.head for h in rows],
-                    y=[h.cosine for h in rows],
+                    y=[h.cosine.mean for h in rows],
                     error_y={
                         "type": "data",
-                        "array": [h.high - h.cosine for h in rows],
+                        "array": [h.cosine.high - h.cosine.mean for h in rows],
                         "thickness": 1.2,
                         "width": 0,
-                        "arrayminus": [h.cosine - h.low for h in rows],
+                        "arrayminus": [h.cosine.mean - h.cosine.low for h in rows],
                     },
                     mode="markers+text" if named else "markers",
                     text=[f" {h.head}" for h in rows] if named else None,
@@ -200,7 +200,8 @@ def cosines(found: FamiliesResult, first: int, second: int) -> go.Figure:
                     textfont={"size": 10},
                     marker={"color": colour, "size": 7},
                     customdata=[
-                        [h.low, h.high, h.within_first, h.within_second, h.n_first, h.n_second] for h in rows
+                        [h.cosine.low, h.cosine.high, h.within_first, h.within_second, h.n_first, h.n_second]
+                        for h in rows
                     ],
                     hovertemplate="%{x}: %{y:.2f} (%{customdata[0]:.2f} to %{customdata[1]:.2f})<br>inside families "
                     "%{customdata[2]:.2f}, %{customdata[3]:.2f}; prompts %{customdata[4]}, "
@@ -259,15 +260,14 @@ def causality_bars(found: FamiliesResult) -> go.Figure:
         ("other", "control", FAINT, "unused channels, the other's"),
     )
     for where, what, colour, name in kinds:
-        effects = [getattr(t, where) for t in tests]
-        ends = ("low", "high") if what == "change" else ("control_low", "control_high")
-        value = [getattr(e, what) for e in effects]
+        estimates = [getattr(t.effects[where], what) for t in tests]
+        value, low, high = ([getattr(e, end) for e in estimates] for end in ("mean", "low", "high"))
         figure.add_bar(
             x=labels,
             y=value,
             name=name,
             marker={"color": colour},
-            error_y=between(value, *([getattr(e, end) for e in effects] for end in ends)),
+            error_y=between(value, low, high),
         )
     return styled(
         figure,

@@ -55,7 +55,11 @@ def families_report(found: FamiliesResult) -> Report:
             "answered wrong": str(document["n_wrong"]),
             "families": str(document["n_families"]),
             "p, one family": "–" if p is None else f"{p:.3f}",
-            **{f"AMI with {a.label}": f"{a.ami:z.2f}" for a in found.agreements if a.label in found.telling},
+            **{
+                f"AMI with {a.label}": f"{a.ami.mean:z.2f}"
+                for a in found.agreements
+                if a.label in found.telling
+            },
         },
     )
 
@@ -148,9 +152,9 @@ def _families(found: FamiliesResult) -> list[Block]:
         told: TableColumns[LabelAgreement] = {
             "label": lambda a: a.label,
             "values": lambda a: a.values,
-            "AMI": lambda a: a.ami,
-            "low": lambda a: a.low,
-            "high": lambda a: a.high,
+            "AMI": lambda a: a.ami.mean,
+            "low": lambda a: a.ami.low,
+            "high": lambda a: a.ami.high,
             "p": lambda a: a.p_value,
             "silhouette of the label itself": lambda a: a.silhouette,
         }
@@ -194,9 +198,9 @@ def _heads(found: FamiliesResult) -> list[Block]:
         "head": lambda h: h.head,
         "side": lambda h: h.side,
         "families": lambda h: f"{names[h.first]} / {names[h.second]}",
-        "cosine": lambda h: h.cosine,
-        "low": lambda h: h.low,
-        "high": lambda h: h.high,
+        "cosine": lambda h: h.cosine.mean,
+        "low": lambda h: h.cosine.low,
+        "high": lambda h: h.cosine.high,
         "representatives": lambda h: h.medoids,
         "inside first": lambda h: h.within_first,
         "inside second": lambda h: h.within_second,
@@ -204,7 +208,7 @@ def _heads(found: FamiliesResult) -> list[Block]:
         "prompts second": lambda h: h.n_second,
         "does": lambda h: h.verdict,
     }
-    shown = sorted(found.heads, key=lambda h: h.cosine)[:SHOWN]
+    shown = sorted(found.heads, key=lambda h: h.cosine.mean)[:SHOWN]
     if shown:
         caption = f"The {len(shown)} least alike of {len(found.heads)}."
         blocks.append(Table.of(shown, columns, caption))
@@ -220,7 +224,7 @@ def _causality(found: FamiliesResult) -> list[Block]:
     measured = [
         (t, where, effect)
         for t in found.causality
-        for where, effect in (("own", t.own), ("other", t.other))
+        for where, effect in t.effects.items()
         if effect is not None
     ]
     columns: TableColumns[tuple[CausalTest, str, FamilyEffect]] = {
@@ -230,16 +234,16 @@ def _causality(found: FamiliesResult) -> list[Block]:
         "measured in": lambda row: row[1],
         "prompts": lambda row: row[2].prompts,
         "lead": lambda row: row[2].clean,
-        "change": lambda row: row[2].change,
-        "low": lambda row: row[2].low,
-        "high": lambda row: row[2].high,
-        "control": lambda row: row[2].control,
+        "change": lambda row: row[2].change.mean,
+        "low": lambda row: row[2].change.low,
+        "high": lambda row: row[2].change.high,
+        "control": lambda row: row[2].control.mean,
         "flips": lambda row: row[2].flips,
         "control flips": lambda row: row[2].control_flips,
         "size to control": lambda row: row[2].size,
-        "own − other": lambda row: row[0].gap,
-        TableColumn(name="low"): lambda row: row[0].gap_low,
-        TableColumn(name="high"): lambda row: row[0].gap_high,
+        "own − other": lambda row: row[0].gap and row[0].gap.mean,
+        TableColumn(name="low"): lambda row: row[0].gap and row[0].gap.low,
+        TableColumn(name="high"): lambda row: row[0].gap and row[0].gap.high,
     }
     blocks: list[Block] = [
         Markdown(PROSE("causality", own=OWN_SHARE, other=OTHER_SHARE, controls=CONTROLS)),

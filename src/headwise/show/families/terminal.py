@@ -38,7 +38,13 @@ def family_tables(found: FamiliesResult) -> RenderableType:
         parts.append(Text(f"… and {len(found.families) - SHOWN} smaller ones"))
     if found.agreements:
         shown = [
-            (a.label, f"{a.ami:.2f}", f"{a.low:.2f}–{a.high:.2f}", f"{a.p_value:.3f}", f"{a.silhouette:.2f}")
+            (
+                a.label,
+                f"{a.ami.mean:.2f}",
+                f"{a.ami.low:.2f}–{a.ami.high:.2f}",
+                f"{a.p_value:.3f}",
+                f"{a.silhouette:.2f}",
+            )
             for a in found.agreements
         ]
         parts += [Text(), table(("label", "AMI", "95 %", "p", "its own silhouette"), shown)]
@@ -86,15 +92,15 @@ def _heads(found: FamiliesResult) -> list[RenderableType]:
     for h in found.heads:
         count[h.verdict] = count.get(h.verdict, 0) + 1
     said = ", ".join(f"{n} {name}" for name, n in sorted(count.items(), key=lambda item: -item[1]))
-    least = sorted(found.heads, key=lambda h: h.cosine)[:SHOWN]
+    least = sorted(found.heads, key=lambda h: h.cosine.mean)[:SHOWN]
     names = [f.name for f in found.families]
     rows = [
         (
             h.head,
             h.side,
             f"{names[h.first]} / {names[h.second]}",
-            f"{h.cosine:+.2f}",
-            f"{h.low:+.2f} to {h.high:+.2f}",
+            f"{h.cosine.mean:+.2f}",
+            f"{h.cosine.low:+.2f} to {h.cosine.high:+.2f}",
             f"{h.within_first:.2f}, {h.within_second:.2f}",
             h.verdict,
         )
@@ -109,7 +115,7 @@ def _causality(found: FamiliesResult) -> list[RenderableType]:
     names = [f.name for f in found.families]
     rows = []
     for t in found.causality:
-        gap = "" if t.gap is None else f"{t.gap:+.2f} ({t.gap_low:+.2f} to {t.gap_high:+.2f})"
+        gap = "" if t.gap is None else f"{t.gap.mean:+.2f} ({t.gap.low:+.2f} to {t.gap.high:+.2f})"
         rows.append(
             (names[t.exclusive_to], names[t.against], str(t.features), _effect(t.own), _effect(t.other), gap)
         )
@@ -126,4 +132,4 @@ def _causality(found: FamiliesResult) -> list[RenderableType]:
 
 
 def _effect(effect: FamilyEffect | None) -> str:
-    return "–" if effect is None else f"{effect.change:+.2f} ({effect.control:+.2f})"
+    return "–" if effect is None else f"{effect.change.mean:+.2f} ({effect.control.mean:+.2f})"
