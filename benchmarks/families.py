@@ -1,12 +1,12 @@
 """Many circuits, side by side with bare forward passes and with plain loops. Prints ratios.
 
 python benchmarks/families.py                      all parts
-python benchmarks/families.py speed [PROMPTS]      (a) prompts traced a second against bare forward passes (64 prompts)
+python benchmarks/families.py speed [PROMPTS]      (a) prompts traced per second against bare passes (64 prompts)
 python benchmarks/families.py memory [FEW MANY]    (b) peak memory of a run by its number of prompts (60 and 240)
 python benchmarks/families.py distance [CIRCUITS]  (c) all distances against a loop over pairs of sets (3000 circuits)
 python benchmarks/families.py analysis [CIRCUITS]  (d) the whole analysis of families without edited passes (3000)
 
-The bounds are for `memory 300 3000`, which takes long; smaller numbers are printed as what they are.
+The bounds are for `memory 300 3000`, which takes a while; smaller numbers are printed as what they are.
 """
 
 from __future__ import annotations
@@ -60,9 +60,11 @@ def speed(count: int = 64) -> None:
         batched.append(taken(lambda batches=batches: [forward(rows) for rows in batches]))
     rate, alone, together = (count / sum(times) for times in (traced, single, batched))
     print(f"(a) {count} prompts of ioi, chunks of {CHUNK}, {torch.get_num_threads()} thread, {model.name}")
-    print(f"    traced                        {rate:8.2f} prompts a second")
-    print(f"    bare forward, one by one      {alone:8.2f} a second   ratio {rate / alone:5.2f} (goal 0.25)")
-    print(f"    bare forward, {BATCH} at a time    {together:8.2f} a second   ratio {rate / together:5.2f}")
+    print(f"    traced                        {rate:8.2f} prompts per second")
+    print(
+        f"    bare forward, one by one      {alone:8.2f} per second   ratio {rate / alone:5.2f} (goal 0.25)"
+    )
+    print(f"    bare forward, {BATCH} at a time    {together:8.2f} per second   ratio {rate / together:5.2f}")
 
 
 def memory_of(count: int) -> None:

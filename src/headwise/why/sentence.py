@@ -16,7 +16,7 @@ def sentence(
 ) -> str:
     """Head, token, channel, writers, and what happens without them."""
     head, query, key = question.cell
-    start = f"{head} at {tokens[query]!r} reads {tokens[key]!r}"
+    start = f"{head} at {_token(tokens, query)} reads {_token(tokens, key)}"
     main = proof.main
     if main is None:
         return f"{start} with attention {what.attention:.2f}, but no small set of signals causes it."
@@ -34,30 +34,35 @@ def sentence(
 
 def _lead(answer: Answer, proof: Proof) -> str:
     assert proof.main is not None
-    before, after = proof.before.lead, proof.main.observed.lead
+    # What is compared is what is printed: 0.04 more is no rise from 0.3 to 0.3. Adding 0.0 takes the sign from -0.0.
+    before, after = (round(lead, 1) + 0.0 for lead in (proof.before.lead, proof.main.observed.lead))
     what = f"the lead of {answer.text!r} over {answer.wrong_text!r}"
-    if abs(after - before) < 0.05:
+    if after == before:
         return f"and {what} stays at {after:.1f}"
     return f"and {what} {'falls' if after < before else 'rises'} from {before:.1f} to {after:.1f}"
 
 
+def _token(tokens: Sequence[str], position: int) -> str:
+    """A token as it is quoted, with its position where its text occurs more than once.
+
+    >>> _token(["a", "cat", "a"], 1), _token(["a", "cat", "a"], 2)
+    ("'cat'", "'a' (2)")
+    """
+    text = tokens[position]
+    return f"{text!r} ({position})" if tokens.count(text) > 1 else repr(text)
+
+
 def _channels(what: What) -> str:
-    """The channels that carry most of the relative logit."""
+    """The channels that carry most of the relative logit by name, and how many others are needed."""
     leading = [part.channel for part in what.channels[: min(what.channels_needed, 3)] if part.value > 0]
     if not leading:
         leading = [what.channels[0].channel]
-    if len(leading) == 1:
-        return f"channel {leading[0]}"
-    more = (
-        f" and {what.channels_needed - 3} other{'s' if what.channels_needed > 4 else ''}"
-        if what.channels_needed > 3
-        else ""
-    )
-    return (
-        f"channels {', '.join(map(str, leading))}{more}"
-        if more
-        else f"channels {_listed([*map(str, leading)])}"
-    )
+    named = list(map(str, leading))
+    start = "channel" if len(named) == 1 else "channels"
+    others = what.channels_needed - len(named)
+    if others <= 0:
+        return f"{start} {_listed(named)}"
+    return f"{start} {', '.join(named)} and {others} other{'s' if others > 1 else ''}"
 
 
 def _names(who: Who) -> list[str]:

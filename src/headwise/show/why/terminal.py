@@ -80,7 +80,10 @@ def _what(why: Explanation) -> list[RenderableType]:
                 f"{quoted(_short(tokens[rival.key]))} ({rival.key})",
                 f"{rival.attention:.3f}",
                 f"{rival.gap:.2f}",
-                ", ".join(f"{part.channel} ({part.value:+.1f})" for part in rival.channels if part.value > 0),
+                ("is ahead; loses in " if rival.gap < 0 else "")
+                + ", ".join(
+                    f"{part.channel} ({part.value:+.1f})" for part in rival.channels if part.value > 0
+                ),
             )
             for rival in what.rivals[:4]
         ]
