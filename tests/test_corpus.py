@@ -18,7 +18,7 @@ LONG = [" ".join(f"{word}{i}" for i in range(60)).capitalize() + "." for word in
 def test_documentation_is_prose_and_the_same_every_time() -> None:
     found = documentation(["networkx"])
     assert len(found) > 100
-    assert set(found.sources) == {"networkx"}
+    assert set(found.kinds) == {"documentation"}
     assert all(len(text.split()) >= WORDS and "\n" not in text and ">>>" not in text for text in found.texts)
     assert len(set(found.texts)) == len(found)
     assert found.digest == documentation(["networkx"]).digest

@@ -38,12 +38,12 @@ _ROLE = re.compile(r":\w+:`~?([^`]*)`|``([^`]*)``|`([^`<]*?)(?: <[^>]*>)?`_?")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Some texts in a fixed order, and where each is from."""
+    """Some texts in a fixed order, and what kind of text each is."""
 
     name: str
     texts: tuple[str, ...]
-    sources: tuple[str, ...]
-    """The kind of text each is, by package, file or folder: what a split between corpora goes by."""
+    kinds: tuple[str, ...]
+    """``documentation``, or where in the user's corpus a text is from: what a comparison between kinds goes by."""
 
     @property
     def digest(self) -> str:
@@ -63,11 +63,17 @@ class Corpus:
             raise HeadwiseError(f"texts={texts} leaves no text of the corpus: give 1 or more")
         if texts >= len(self):
             return self
-        kept = [i * len(self) // texts for i in range(texts)]
-        return Corpus(self.name, tuple(self.texts[i] for i in kept), tuple(self.sources[i] for i in kept))
+        return self._chosen([i * len(self) // texts for i in range(texts)])
+
+    def of_kind(self, kind: str) -> Corpus:
+        """The texts of one kind."""
+        return self._chosen([i for i, one in enumerate(self.kinds) if one == kind])
+
+    def _chosen(self, kept: list[int]) -> Corpus:
+        return Corpus(self.name, tuple(self.texts[i] for i in kept), tuple(self.kinds[i] for i in kept))
 
     def __add__(self, other: Corpus) -> Corpus:
-        return Corpus(f"{self.name}+{other.name}", self.texts + other.texts, self.sources + other.sources)
+        return Corpus(f"{self.name}+{other.name}", self.texts + other.texts, self.kinds + other.kinds)
 
 
 def read_corpus(source: str | Path | None = None) -> Corpus:
@@ -77,7 +83,11 @@ def read_corpus(source: str | Path | None = None) -> Corpus:
     path = Path(source)
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.suffix in (".txt", ".md") and p.is_file())
-        found = [(text, str(file.relative_to(path))) for file in files for text in paragraphs(_read(file))]
+        found = [
+            (text, file.relative_to(path).parts[0].removesuffix(file.suffix))
+            for file in files
+            for text in paragraphs(_read(file))
+        ]
         return _corpus(
             path.name, found, f"the folder {str(source)!r} has no .txt or .md file with a paragraph"
         )
@@ -104,7 +114,7 @@ def documentation(packages: Iterable[str] = PACKAGES) -> Corpus:
         root = Path(next(iter(spec.submodule_search_locations)))
         for file in sorted(root.rglob("*.py")):
             if "tests" not in file.parts:
-                found += [(text, package) for text in _docstrings(file)]
+                found += [(text, "documentation") for text in _docstrings(file)]
     return _corpus(
         "documentation", found, "none of the packages with documentation is installed: run set-up again"
     )
@@ -135,14 +145,14 @@ def without_near_duplicates(found: Iterable[tuple[str, str]]) -> list[tuple[str,
     """
     kept: list[tuple[str, str]] = []
     holders: dict[int, list[int]] = {}
-    for text, source in found:
+    for text, kind in found:
         runs = _shingles(text)
         shared = Counter(one for run in runs for one in holders.get(run, ()))
         if shared and shared.most_common(1)[0][1] >= len(runs) / 2:
             continue
         for run in runs:
             holders.setdefault(run, []).append(len(kept))
-        kept.append((text, source))
+        kept.append((text, kind))
     return kept
 
 
@@ -157,7 +167,7 @@ def _corpus(name: str, found: list[tuple[str, str]], nothing: str) -> Corpus:
     kept = without_near_duplicates(found)
     if not kept:
         raise HeadwiseError(nothing)
-    return Corpus(name, tuple(text for text, _ in kept), tuple(source for _, source in kept))
+    return Corpus(name, tuple(text for text, _ in kept), tuple(kind for _, kind in kept))
 
 
 def _docstrings(file: Path) -> Iterator[str]:

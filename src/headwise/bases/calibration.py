@@ -1,0 +1,313 @@
+"""The second moments of every head over a corpus, in one pass, kept under the weights' hash and the corpus's digest.
+
+Half of the texts against the other half, and one kind of text against the others, say which channels of the balanced
+basis stay what they are: only those may go by a number or a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from headwise.bases.balanced import TOO_FEW, HeadMoments, balanced_maps
+from headwise.bases.moments import MomentSums, collect_moments
+from headwise.bases.stability import stability
+from headwise.corpus import Corpus, documentation, read_corpus
+from headwise.errors import HeadwiseError
+from headwise.files import write_bytes
+from headwise.progress import Progress, stages
+from headwise.scale import tensors as sealed
+from headwise.scale.engines import ThisProcess
+from headwise.scale.mapping import map_chunks
+from headwise.scale.work import Chunk, Keeper, remove_chunks
+
+if TYPE_CHECKING:
+    from headwise.model.model import Model
+
+SCHEMA = 1
+TEXTS = 240
+"""From about 200 texts on the first channels of two halves are the same ones."""
+TOKENS = 64
+"""Of each text, from its beginning."""
+PART = 20
+"""Texts of one chunk: its sums take some tens of megabytes, whatever their number."""
+LEAST = 8
+"""Texts that are too few to be cut into halves of two kinds."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Calibration:
+    """What flows through every head of one model, over one corpus. L layers, H heads."""
+
+    model: str
+    weight_hash: str
+    corpus: str
+    digest: str
+    """SHA-256 of the corpus's texts."""
+    texts: int
+    kinds: tuple[str, ...]
+    moments: HeadMoments
+    """[L, H, …]"""
+    halves: Tensor
+    """[L, H, d_head]: agreement of the two halves of the texts on each channel of the balanced basis."""
+    across: Tensor
+    """[L, H, d_head]: agreement of one kind of text with the others; NaN where there is only one kind."""
+
+    @property
+    def stability(self) -> Tensor:
+        """[L, H, d_head]: the smaller of both; a channel of only one kind of text is not known to be stable."""
+        return torch.minimum(self.halves, self.across.nan_to_num(0.0))
+
+    def of_layer(self, layer: int) -> tuple[HeadMoments, Tensor]:
+        """The moments and stabilities of one layer's heads."""
+        m = self.moments
+        return HeadMoments(m.cells[layer], m.query_mean[layer], m.query[layer], m.key[layer]), self.stability[
+            layer
+        ]
+
+    def to_bytes(self) -> bytes:
+        record = {
+            "schema": SCHEMA,
+            "kind": "headwise-moments",
+            "model": self.model,
+            "weight_hash": self.weight_hash,
+            "corpus": self.corpus,
+            "digest": self.digest,
+            "texts": self.texts,
+            "kinds": list(self.kinds),
+        }
+        m = self.moments
+        held = {"cells": m.cells, "query_mean": m.query_mean, "query": m.query, "key": m.key}
+        held |= {"halves": self.halves, "across": self.across}
+        return sealed.to_bytes({name: value.float() for name, value in held.items()}, record)
+
+    @classmethod
+    def load(cls, path: str | Path, model: Model) -> Calibration:
+        """Read moments from a file; those of another model are refused."""
+        again = "make them again with `headwise calibrate`"
+        try:
+            found, record = sealed.from_bytes(Path(path).read_bytes())
+        except OSError as error:
+            raise HeadwiseError(f"cannot read the moments {str(path)!r}: {error.strerror or error}") from None
+        except sealed.Damaged as error:
+            raise HeadwiseError(f"{str(path)!r} does not hold a model's moments ({error}): {again}") from None
+        if (
+            not isinstance(record, dict)
+            or record.get("kind") != "headwise-moments"
+            or record.get("schema") != SCHEMA
+        ):
+            raise HeadwiseError(f"{str(path)!r} does not hold moments of this version: {again}")
+        model.require(record.get("weight_hash"), str(path), of=str(record.get("model")), do=again)
+        held = {name: value.double() for name, value in found.items()}
+        shape = (model.n_layers, model.n_heads, model.d_head, model.d_head)
+        if held["query"].shape != shape or held["key"].shape != shape:
+            raise HeadwiseError(
+                f"{str(path)!r} holds moments of other shapes than {model.name!r} has: {again}"
+            )
+        return cls(
+            model=record["model"],
+            weight_hash=record["weight_hash"],
+            corpus=record["corpus"],
+            digest=record["digest"],
+            texts=record["texts"],
+            kinds=tuple(record["kinds"]),
+            moments=HeadMoments(held["cells"], held["query_mean"], held["query"], held["key"]),
+            halves=held["halves"],
+            across=held["across"],
+        )
+
+
+def calibrate(
+    model: Model,
+    corpus: str | Path | Corpus | None = None,
+    *,
+    texts: int = TEXTS,
+    keep: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Take the second moments of every head of a model over a corpus.
+
+    Parameters
+    ----------
+    model:
+        A loaded model.
+    corpus:
+        A folder, a .txt, .jsonl or .parquet file, or a :class:`~headwise.corpus.Corpus`; by default documentation,
+        the tasks' prompts and the project's prose, pooled.
+    texts:
+        How many texts at most, spread evenly over the corpus.
+    keep:
+        A folder for the work under way: the same call continues one that was interrupted.
+    progress:
+        Told how many texts are done.
+
+    Returns
+    -------
+    Calibration
+        Moments, and how stable each channel of the balanced basis is.
+    """
+    made = (
+        corpus
+        if isinstance(corpus, Corpus)
+        else pooled_corpus(model)
+        if corpus is None
+        else read_corpus(corpus)
+    )
+    chosen = made.first(texts)
+    groups = _groups(model, chosen)
+    chunks = _chunks(groups)
+    tick = stages(progress)("moments", sum(len(chunk) for chunk in chunks))
+    stamp = f"{model.weight_hash}-{chosen.digest}-{TOKENS}"
+    keeper = None if keep is None else Keeper(Path(keep), 0, stamp)
+    if keeper is not None:
+        keeper.work.mkdir(parents=True, exist_ok=True)
+    sums: dict[tuple[str, int], MomentSums] = {}
+    job = _MomentJob(model.n_layers, model.n_heads, model.d_head)
+    with closing(map_chunks(job, chunks, engine=ThisProcess(model), keeper=keeper, tick=tick)) as every:
+        for chunk, part in zip(chunks, every, strict=True):
+            group = chunk.items[0][0]
+            sums[group] = sums[group] + part if group in sums else part
+    if keeper is not None:
+        remove_chunks(keeper.work)
+    return _calibration(model, chosen, sums)
+
+
+def pooled_corpus(model: Model) -> Corpus:
+    """Three kinds of text: documentation, the prompts of the tasks, and the project's own prose where it is at hand."""
+    from headwise.tasks.answers.make import ANSWER_TASKS, make_answers
+
+    # As many of each kind as the others have, so that no kind decides what a channel is.
+    pools = [documentation().first(TEXTS)]
+    prompts = [
+        one.prompt for task in ANSWER_TASKS for one in make_answers(task, model.tokenizer, prompts=20).prompts
+    ]
+    pools.append(Corpus("prompts", tuple(prompts), ("prompts",) * len(prompts)))
+    prose = Path(__file__).parents[3] / "docs"
+    if (prose / "index.md").is_file():
+        found = read_corpus(prose)
+        pools.append(Corpus("prose", found.texts, ("prose",) * len(found)).first(TEXTS // 3))
+    even = max(1, TEXTS // len(pools))
+    pooled = reduce(add, (pool.first(even) for pool in pools))
+    return Corpus("pooled", pooled.texts, pooled.kinds)
+
+
+Group = tuple[str, int]
+"""The kind of a text, and which half it is in."""
+
+
+def _groups(model: Model, corpus: Corpus) -> list[tuple[Group, tuple[int, ...]]]:
+    """Each text's group and its token ids; texts of a single token have nothing to be relative to."""
+    found: list[tuple[Group, tuple[int, ...]]] = []
+    count: dict[str, int] = {}
+    unread = 0
+    for text, kind in zip(corpus.texts, corpus.kinds, strict=True):
+        ids = model.token_ids(text)[0][:TOKENS]
+        if len(ids) < 4:
+            unread += 1
+            continue
+        count[kind] = count.get(kind, -1) + 1
+        found.append(((kind, count[kind] % 2), tuple(ids)))
+    if len(found) < LEAST:
+        raise HeadwiseError(
+            f"the corpus {corpus.name!r} has {len(found)} usable texts: moments take at least {LEAST}, "
+            f"each of 4 tokens or more"
+        )
+    return found
+
+
+def _chunks(found: Sequence[tuple[Group, tuple[int, ...]]]) -> list[Chunk[tuple[Group, tuple[int, ...]]]]:
+    """Chunks of one group each, so that what is kept of a chunk is one sum."""
+    chunks, start = [], 0
+    for group in sorted({group for group, _ in found}):
+        mine = sorted((one for one in found if one[0] == group), key=lambda one: len(one[1]))
+        for at in range(0, len(mine), PART):
+            part = tuple(mine[at : at + PART])
+            chunks.append(Chunk(start, part))
+            start += len(part)
+    return chunks
+
+
+@dataclass(frozen=True)
+class _MomentJob:
+    layers: int
+    heads: int
+    d_head: int
+
+    def make(self, model: Model, chunk: Chunk[Any], tick: Any, /) -> MomentSums:
+        texts = [ids for _, ids in chunk.items]
+        total = MomentSums.zero(self.layers, self.heads, self.d_head)
+        for at in range(0, len(texts), 4):
+            part = texts[at : at + 4]
+            total = total + collect_moments(model, part)
+            tick(len(part))
+        return total
+
+    def to_bytes(self, made: MomentSums, /) -> bytes:
+        return sealed.to_bytes(
+            {
+                "cells": made.cells,
+                "query": made.query,
+                "query_square": made.query_square,
+                "key_square": made.key_square,
+            }
+        )
+
+    def from_bytes(self, content: bytes, /) -> MomentSums:
+        return MomentSums(**sealed.from_bytes(content)[0])
+
+
+def _calibration(model: Model, corpus: Corpus, sums: dict[Group, MomentSums]) -> Calibration:
+    kinds = sorted({kind for kind, _ in sums})
+    whole = reduce(add, sums.values())
+    halves = _agreement(whole, *(_of(sums, lambda g, half=half: g[1] == half) for half in (0, 1)))
+    across = torch.full_like(halves, float("nan"))
+    if len(kinds) > 1:
+        # The first kind against all others: for the pooled corpus, documentation against prompts and prose.
+        across = _agreement(
+            whole, _of(sums, lambda g: g[0] == kinds[0]), _of(sums, lambda g: g[0] != kinds[0])
+        )
+    return Calibration(
+        model=model.name,
+        weight_hash=model.weight_hash,
+        corpus=corpus.name,
+        digest=corpus.digest,
+        texts=len(corpus),
+        kinds=tuple(kinds),
+        moments=whole.moments(),
+        halves=halves,
+        across=across,
+    )
+
+
+def _of(sums: dict[Group, MomentSums], wanted: Any) -> MomentSums:
+    return reduce(add, (part for group, part in sums.items() if wanted(group)))
+
+
+def _agreement(whole: MomentSums, first: MomentSums, second: MomentSums) -> Tensor:
+    """The stability of each head's channels between two parts; 0 for heads with too few cells in either."""
+    pooled = whole.moments()
+    found = stability(
+        balanced_maps(pooled),
+        balanced_maps(first.moments()),
+        balanced_maps(second.moments()),
+        pooled.shrunk(),
+    )
+    least = TOO_FEW * pooled.query.shape[-1]
+    known = (first.cells >= least) & (second.cells >= least)
+    return torch.where(known[..., None], found, torch.zeros_like(found))
+
+
+def store(calibration: Calibration, folder: str | Path) -> Path:
+    """Keep moments in a folder, as those of this model and corpus and as the newest of this model."""
+    name = f"{calibration.weight_hash[:16]}-{calibration.digest[:16]}.safetensors"
+    content = calibration.to_bytes()
+    write_bytes(Path(folder) / f"{calibration.weight_hash[:16]}.safetensors", content)
+    return write_bytes(Path(folder) / name, content)
