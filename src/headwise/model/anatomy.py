@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError
 from headwise.model.architectures import Architecture
+from headwise.model.attend import soft_cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,11 @@ class Anatomy:
 
     def final_norm(self) -> Norm | None:
         return self._norm(self.trunk, self.family.final_norm)
+
+    def logits(self, final: Tensor) -> Tensor:
+        """Logits [..., vocabulary] of streams [..., d_model] that the last layer left, by the model's own modules."""
+        norm = getattr(self.trunk, self.family.final_norm)
+        return soft_cap(self.unembedding(final if norm is None else norm(final)), self.final_softcap)
 
     def mlp_output(self, layer: int) -> nn.Module:
         return _follow(self.layers[layer], self.family.mlp_output)

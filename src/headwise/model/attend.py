@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from headwise.model.batch import Packing
+
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
@@ -96,6 +98,37 @@ def attend(call: AttentionCall) -> Tensor:
         module, call.query, call.key, call.value, call.mask, scaling=call.scale, is_causal=True
     )
     return output
+
+
+def attend_packed(call: AttentionCall, packing: Packing) -> Tensor:
+    """The attention output [1, columns, heads, d_head] of a layer that nobody touches."""
+    if packing.start == 0:
+        return packing.packed(attend(packing.unpacked(call)))
+    prefix, start, width = slice(packing.start), packing.start, packing.width
+    shared = replace(
+        call,
+        query=call.query[:, :, prefix],
+        key=call.key[:, :, prefix],
+        value=call.value[:, :, prefix],
+        mask=None if call.mask is None else call.mask[..., :start, :start],
+    )
+    # [key heads, group, columns of all copies, d_head] against the one prefix, then each copy against itself
+    query = call.query[0, :, start:].unflatten(0, (-1, call.group))
+    own_query = query.unflatten(2, (packing.copies, width))
+    own_key, own_value = (
+        x[0, :, None, start:].unflatten(2, (packing.copies, width)) for x in (call.key, call.value)
+    )
+    before = raw_scores(query, call.key[0, :, None, :start], call.scale, call.cap)
+    within = raw_scores(own_query, own_key, call.scale, call.cap)
+    rows = torch.arange(start, packing.length, device=query.device)[None]
+    visible = replace(call, key=call.key[:, :, : packing.length]).visible(rows)[0]  # [width, positions]
+    scores = torch.cat((before.unflatten(2, (packing.copies, width)), within), -1)
+    pattern = pattern_rows(scores, visible).to(call.value.dtype)
+    carried = pattern[..., :start].flatten(2, 3) @ call.value[0, :, None, :start]
+    own = pattern[..., start:] @ own_value
+    # [key heads, group, copies · width, d_head] -> [1, columns, heads, d_head]
+    output = (carried + own.flatten(2, 3)).flatten(0, 1).transpose(0, 1)[None]
+    return torch.cat((attend(shared), output), 1)
 
 
 class _Ungrouped:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.strings import in_short, whole
+
+if TYPE_CHECKING:
+    from headwise.model.attend import AttentionCall
 
 Positions = None | int | Sequence[int] | Sequence[Sequence[int]]
 Padding = Literal["right", "left"]
@@ -94,6 +98,84 @@ class Batch:
     def columns_of(self, positions: Tensor) -> Tensor:
         """Columns of positions [prompts, n]; absent positions (−1) map to the prompt's first column."""
         return positions.clamp(min=0) + self.starts[:, None]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Many edited copies of one prompt as one sequence: what no edit can reach is there once.
+
+    An edit at position d changes nothing before d, and nothing below its layer. So the copies share the clean prompt
+    below the first edited layer, and from there on its positions before d:
+
+        clean prompt 0 … d−1 │ copy 0: d … T−1 │ copy 1: d … T−1 │ …
+
+    Every position keeps its own rotation, and a copy sees the shared prefix and itself alone. Layers that somebody
+    edits or looks at are unpacked into whole prompts for that moment; all others never are.
+    """
+
+    copies: int
+    length: int
+    """Tokens of the prompt."""
+    start: int
+    """The first position that an edit can reach: earlier ones are there once for all copies."""
+    below: int
+    """The first layer whose stream is packed: the layers below it run once, on the one prompt."""
+    touched: frozenset[int]
+    """Layers whose attention somebody edits or looks at."""
+
+    @property
+    def width(self) -> int:
+        """Positions of each copy."""
+        return self.length - self.start
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """[columns]: the position of the prompt that each column holds."""
+        return torch.cat(
+            (torch.arange(self.start), torch.arange(self.start, self.length).repeat(self.copies))
+        )
+
+    def columns(self, copies: Tensor, positions: Tensor) -> Tensor:
+        """The column that holds a position of a copy."""
+        return torch.where(positions < self.start, positions, positions + copies * self.width)
+
+    def enter(self, _module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """Hook of the first packed layer: the one prompt's stream becomes that of all its copies."""
+        if args:
+            return (self._spread(args[0], 1), *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": self._spread(kwargs["hidden_states"], 1)}
+
+    def place(self, _module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """Hook of every packed layer: rotations and position ids of the columns; masks stay those of the prompt."""
+        placed = dict(kwargs)
+        if kwargs.get("position_embeddings") is not None:
+            placed["position_embeddings"] = tuple(
+                self._spread(one, 1) for one in kwargs["position_embeddings"]
+            )
+        if kwargs.get("position_ids") is not None:
+            placed["position_ids"] = self._spread(kwargs["position_ids"], -1)
+        return args, placed
+
+    def _spread(self, tensor: Tensor, axis: int) -> Tensor:
+        return tensor.index_select(axis, self.positions.to(tensor.device))
+
+    def unpacked(self, call: AttentionCall) -> AttentionCall:
+        """The call as if every copy were a whole prompt: [copies, heads, positions, d_head]."""
+        query, key, value = (self._whole(x) for x in (call.query, call.key, call.value))
+        return replace(call, query=query, key=key, value=value)
+
+    def _whole(self, vectors: Tensor) -> Tensor:
+        own = vectors[0, :, self.start :].unflatten(1, (self.copies, self.width)).transpose(0, 1)
+        return (
+            own
+            if self.start == 0
+            else torch.cat((vectors[:, :, : self.start].expand(self.copies, -1, -1, -1), own), 2)
+        )
+
+    def packed(self, output: Tensor) -> Tensor:
+        """Attention outputs of whole copies [copies, positions, heads, d_head] as those of the columns."""
+        own = output[:, self.start :].flatten(0, 1)[None]
+        return own if self.start == 0 else torch.cat((output[:1, : self.start], own), 1)
 
 
 def resolve_positions(positions: Positions, lengths: Sequence[int], what: str) -> list[list[int]]:

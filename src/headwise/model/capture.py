@@ -19,6 +19,7 @@ from headwise.model import threads as spread
 from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows, raw_scores
 from headwise.model.batch import (
     Batch,
+    Packing,
     Padding,
     Positions,
     by_length,
@@ -166,8 +167,8 @@ class _Collector:
         instruments = Instruments(observe=self._observe)
         if self.editor is not None:
             instruments.edit, instruments.finish = self.editor.edit, self.editor.finish
-            if self.batch.is_one_prompt:
-                instruments.shared_below = min((self.editor.first_layer, *self.by_layer))
+            if len(self.batch) > 1 and self.batch.is_one_prompt:
+                instruments.packing = self.editor.packing = self._packing(self.editor)
             for layer in self.editor.stream:
                 edit = partial(self.editor.edit_stream, layer)
                 instruments.before.append((self.model.anatomy.layers[layer], edit))
@@ -178,6 +179,17 @@ class _Collector:
                 note = partial(self._note_rotary, layer)
                 instruments.before.append((self.model.anatomy.attention[layer], note))
         return Pass(self.batch, instruments, self.logits_at)
+
+    def _packing(self, editor: Editor) -> Packing:
+        """Copies of one prompt share what no edit can reach."""
+        every = range(self.model.n_layers) if editor.outputs else ()
+        return Packing(
+            copies=len(self.batch),
+            length=int(self.batch.lengths[0]),
+            start=editor.first_position,
+            below=min((editor.first_layer, *self.by_layer)),
+            touched=frozenset((*editor.by_layer, *self.by_layer, *every)),
+        )
 
     def captured(self, logits: Tensor | None) -> Captured:
         """What the pass left."""

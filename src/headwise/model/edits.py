@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
-from headwise.model.batch import Batch, resolve_positions
+from headwise.model.batch import Batch, Packing, resolve_positions
 from headwise.types import Head, Side, Subspace
 
 
@@ -69,6 +69,16 @@ class VectorEdit(Edit, ABC):
     def apply(self, vectors: Tensor) -> Tensor:
         """The edited vectors, from one prompt's vectors [positions, d_head]."""
 
+    def first_position(self, length: int) -> int:
+        """Of a prompt of so many tokens, the first position that the edit can reach."""
+        if self.seen_by is not None:
+            return min(resolve_positions(self.seen_by, [length], f"{self.head} query")[0], default=length - 1)
+        return min(self._changed(length), default=length - 1)
+
+    def _changed(self, length: int) -> list[int]:
+        """Positions whose vectors are changed; all of them, unless an edit knows better."""
+        return list(range(length))
+
     def _at(self, positions: int | Sequence[int], vectors: Tensor) -> list[int]:
         return resolve_positions(positions, [vectors.shape[0]], f"{self.head} {self.side}")[0]
 
@@ -79,6 +89,9 @@ class SetVectors(VectorEdit):
 
     positions: int | Sequence[int]
     value: Tensor
+
+    def _changed(self, length: int) -> list[int]:
+        return resolve_positions(self.positions, [length], f"{self.head} {self.side}")[0]
 
     def apply(self, vectors: Tensor) -> Tensor:
         edited = vectors.clone()
@@ -92,6 +105,9 @@ class AddVectors(VectorEdit):
 
     positions: int | Sequence[int]
     value: Tensor
+
+    def _changed(self, length: int) -> list[int]:
+        return resolve_positions(self.positions, [length], f"{self.head} {self.side}")[0]
 
     def apply(self, vectors: Tensor) -> Tensor:
         edited = vectors.clone()
@@ -111,6 +127,9 @@ class SwapWithin(VectorEdit):
     subspace: Subspace | None = None
     dose: float = 1.0
 
+    def _changed(self, length: int) -> list[int]:
+        return resolve_positions([self.first, self.second], [length], f"{self.head} {self.side}")[0]
+
     def apply(self, vectors: Tensor) -> Tensor:
         first, second = self._at([self.first, self.second], vectors)
         difference = vectors[second] - vectors[first]
@@ -128,6 +147,9 @@ class RemoveWithin(VectorEdit):
 
     subspace: Subspace
     positions: int | Sequence[int] | None = None
+
+    def _changed(self, length: int) -> list[int]:
+        return resolve_positions(self.positions, [length], f"{self.head} {self.side}")[0]
 
     def apply(self, vectors: Tensor) -> Tensor:
         at = list(range(vectors.shape[0])) if self.positions is None else self._at(self.positions, vectors)
@@ -155,6 +177,8 @@ class Editor:
 
     def __init__(self, edits: Sequence[Edit], batch: Batch) -> None:
         self.batch = batch
+        self.packing: Packing | None = None
+        """How the copies lie in the stream, where they are packed."""
         self.by_layer: dict[int, list[VectorEdit]] = {}
         self.stream: dict[int, list[AddToStream]] = {}
         self.outputs: list[ChangeOutput] = []
@@ -175,6 +199,17 @@ class Editor:
         """No edit is made below this layer."""
         return 0 if self.outputs else min((*self.by_layer, *self.stream), default=0)
 
+    @property
+    def first_position(self) -> int:
+        """Of copies of one prompt, the first position that any edit can reach."""
+        length = int(self.batch.lengths[0])
+        if self.outputs:
+            return 0
+        reached = [edit.first_position(length) for edits in self.by_layer.values() for edit in edits]
+        for adds in self.stream.values():
+            reached += [min(resolve_positions(list(add.positions), [length], "stream")[0]) for add in adds]
+        return min(reached, default=length - 1)
+
     def edit_stream(self, layer: int, _module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         """Edit the stream before a layer (a hook of the layer's module)."""
         hidden = (args[0] if args else kwargs["hidden_states"]).clone()
@@ -182,8 +217,13 @@ class Editor:
             for prompt in range(len(self.batch)) if add.prompt is None else (add.prompt,):
                 length = int(self.batch.lengths[prompt])
                 at = resolve_positions(list(add.positions), [length], "stream")[0]
-                columns = [position + int(self.batch.starts[prompt]) for position in at]
-                hidden[prompt, columns] += add.value.to(hidden)
+                if self.packing is None:
+                    hidden[prompt, [position + int(self.batch.starts[prompt]) for position in at]] += (
+                        add.value.to(hidden)
+                    )
+                else:
+                    columns = self.packing.columns(torch.tensor(prompt), torch.tensor(at))
+                    hidden[0, columns.to(hidden.device)] += add.value.to(hidden)
         return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": hidden})
 
     def edit(self, call: AttentionCall) -> AttentionCall:

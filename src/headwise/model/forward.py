@@ -21,8 +21,8 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_
 from transformers.modeling_utils import AttentionInterface
 
 from headwise.errors import HeadwiseError
-from headwise.model.attend import AttentionCall, attend
-from headwise.model.batch import Batch
+from headwise.model.attend import AttentionCall, attend, attend_packed
+from headwise.model.batch import Batch, Packing
 from headwise.model.threads import side_by_side
 
 if TYPE_CHECKING:
@@ -46,9 +46,11 @@ class Instruments:
     """Sees, and may change, a layer's attention output [prompts, columns, heads, d_head]."""
     stop_at: int | None = None
     """The last layer whose attention call is needed: its output and everything after it is not computed."""
-    shared_below: int = 0
-    """Where a batch holds one prompt many times, each copy to be edited in its own way: the layers below this one,
-    which no edit has reached yet, are run once for all copies."""
+    packing: Packing | None = None
+    """Where a batch holds one prompt many times, each copy to be edited in its own way: how they share what no edit
+    can reach."""
+    left: list[Tensor] = field(default_factory=list)
+    """The last layer's output of a packed pass, which ends there."""
     before: list[tuple[nn.Module, Callable[..., Any]]] = field(default_factory=list)
     """Module, function of (module, args, kwargs) called before it runs; may return other args and kwargs."""
     after: list[tuple[nn.Module, Callable[..., None]]] = field(default_factory=list)
@@ -80,20 +82,25 @@ def forward_all(model: Model, passes: Sequence[Pass]) -> list[Tensor | None]:
 
 
 def _with_copies(model: Model, one: Pass) -> Pass:
-    below = one.instruments.shared_below
-    if below == 0 or len(one.batch) == 1:
+    packing = one.instruments.packing
+    if packing is None:
         return one
-    split_up = (model.anatomy.layers[below], partial(_copies, len(one.batch)))
-    return replace(one, instruments=replace(one.instruments, before=[split_up, *one.instruments.before]))
+    layers = model.anatomy.layers[packing.below :]
+    hooks: list[tuple[nn.Module, Callable[..., Any]]] = [(layers[0], packing.enter)]
+    hooks += [(layer, packing.place) for layer in layers]
+    instruments = replace(one.instruments, before=[*hooks, *one.instruments.before], left=[])
+    instruments.after = [*instruments.after, (layers[-1], partial(_leave, instruments.left))]
+    return replace(one, instruments=instruments)
 
 
 def _run(model: Model, one: Pass, mine: threading.local, given_up: threading.Event) -> Tensor | None:
     inputs = one.batch.model_inputs(model.device)
-    if one.instruments.shared_below > 0:
-        inputs = {name: None if tensor is None else tensor[:1] for name, tensor in inputs.items()}
     mine.instruments, mine.given_up = one.instruments, given_up
     try:
         with torch.no_grad():
+            if one.instruments.packing is not None:
+                first = {name: None if tensor is None else tensor[:1] for name, tensor in inputs.items()}
+                return _packed_logits(model, one, one.instruments.packing, first)
             if one.logits_at is None:
                 model.anatomy.trunk(**inputs, use_cache=False)
                 return None
@@ -110,11 +117,25 @@ def _run(model: Model, one: Pass, mine: threading.local, given_up: threading.Eve
     return logits.masked_fill(absent[..., None], 0.0) if absent.any() else logits
 
 
-def _copies(number: int, _module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """One prompt's stream becomes that of all its copies; masks and rotations broadcast."""
-    if args:
-        return (args[0].expand(number, -1, -1), *args[1:]), kwargs
-    return args, {**kwargs, "hidden_states": kwargs["hidden_states"].expand(number, -1, -1)}
+def _packed_logits(model: Model, one: Pass, packing: Packing, inputs: dict[str, Any]) -> Tensor | None:
+    """Logits of packed copies, from the last layer's output: a trunk may count on as many columns as it was given."""
+    left = one.instruments.left
+    try:
+        model.anatomy.trunk(**inputs, use_cache=False)
+    except _Enough:
+        if not left:
+            raise
+    if one.logits_at is None:
+        return None
+    columns = packing.columns(torch.arange(packing.copies)[:, None], one.logits_at)
+    kept, place = columns.unique(return_inverse=True)
+    logits = model.anatomy.logits(left[0][0, kept.to(left[0].device)])
+    return logits[place.to(logits.device)].to(model.result_device)
+
+
+def _leave(left: list[Tensor], _module: Any, _args: tuple, output: Any) -> None:
+    left.append(output[0] if isinstance(output, tuple) else output)
+    raise _Enough
 
 
 @contextmanager
@@ -146,16 +167,7 @@ def _instrumented(model: Model, every: Sequence[Instruments]) -> Iterator[thread
             return attend(call), None
         if mine.given_up.is_set():
             raise _Enough
-        if instruments.edit is not None:
-            call = instruments.edit(call)
-        if instruments.observe is not None:
-            instruments.observe(call)
-        if instruments.stop_at is not None and call.layer >= instruments.stop_at:
-            raise _Enough
-        output = attend(call)
-        if instruments.finish is not None:
-            output = instruments.finish(call, output)
-        return output, None
+        return _attended(call, instruments), None
 
     # Passes on one model take turns: its config says which attention function runs. Other models are free to run.
     with model.lock, ExitStack() as undo:
@@ -179,6 +191,29 @@ def _instrumented(model: Model, every: Sequence[Instruments]) -> Iterator[thread
                 only = partial(_only_in, mine, instruments, hook)
                 undo.callback(module.register_forward_hook(only).remove)
         yield mine
+
+
+def _attended(call: AttentionCall, instruments: Instruments) -> Tensor:
+    """A layer's attention output, edited and looked at as the instruments say."""
+    packing = instruments.packing if _is_packed(instruments, call.layer) else None
+    if packing is not None:
+        if call.layer not in packing.touched:
+            return attend_packed(call, packing)
+        call = packing.unpacked(call)
+    if instruments.edit is not None:
+        call = instruments.edit(call)
+    if instruments.observe is not None:
+        instruments.observe(call)
+    if instruments.stop_at is not None and call.layer >= instruments.stop_at:
+        raise _Enough
+    output = attend(call)
+    if instruments.finish is not None:
+        output = instruments.finish(call, output)
+    return output if packing is None else packing.packed(output)
+
+
+def _is_packed(instruments: Instruments, layer: int) -> bool:
+    return instruments.packing is not None and layer >= instruments.packing.below
 
 
 def _only_in(mine: threading.local, instruments: Instruments, hook: Callable[..., Any], *args: Any) -> Any:
