@@ -293,3 +293,13 @@ def test_graphml_can_be_parsed_whatever_the_texts_are(tmp_path: Path, names: lis
         SMALL, model=model + "\x0b", mode=mode + "\x01", answer=answer + "\x08", tokens=tokens
     ).to_graphml(file)
     assert tree.parse(file).getroot().tag.endswith("graphml")
+
+
+def test_a_file_in_another_order_is_the_same_circuit(path: Path, tmp_path: Path) -> None:
+    WHOLE.save(path)
+    data = json.loads(path.read_bytes())
+    data["nodes"].reverse()
+    data["edges"].reverse()
+    other = tmp_path / "other.json"
+    other.write_bytes(as_json(data))
+    assert Circuit.load(other, MODEL) == Circuit.load(path, MODEL)

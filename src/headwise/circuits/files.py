@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,7 @@ GIVE = "give a file that Circuit.save or `headwise trace --save FILE` wrote"
 
 def to_json(circuit: Circuit) -> dict[str, Any]:
     """The JSON of a circuit: nodes and edges in a fixed order, floats as they are."""
-    order = sorted(circuit.nodes, key=lambda n: (n.layer, n.kind, n.head or 0, n.query, n.key))
-    place = {node.id: number for number, node in enumerate(order)}
-    edges = sorted(circuit.edges, key=lambda e: (place[e.target], e.side, -e.weight, place[e.source]))
+    circuit = in_order(circuit)
     return {
         "schema": SCHEMA,
         "kind": "headwise-circuit",
@@ -40,12 +39,12 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
         "nodes": [
             {"id": n.id, "kind": n.kind, "layer": n.layer, "head": n.head, "query": n.query, "key": n.key,
              "attention": n.attention}
-            for n in order
+            for n in circuit.nodes
         ],
         "edges": [
             {"source": e.source, "target": e.target, "side": e.side, "weight": e.weight, "channels": list(e.channels),
              "strengths": list(e.strengths), **({} if e.signal is None else {"signal": list(e.signal)})}
-            for e in edges
+            for e in circuit.edges
         ],
         "counterfactuals": [
             {"target": c.target, "side": c.side, "removed": c.removed, "attention": c.attention,
@@ -55,6 +54,14 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
         "notes": list(circuit.notes),
         "seconds": circuit.seconds,
     }  # fmt: skip
+
+
+def in_order(circuit: Circuit) -> Circuit:
+    """The circuit with its nodes and edges in the order of the file, in which it has one form alone."""
+    nodes = sorted(circuit.nodes, key=lambda n: (n.layer, n.kind, n.head or 0, n.query, n.key))
+    place = {node.id: number for number, node in enumerate(nodes)}
+    edges = sorted(circuit.edges, key=lambda e: (place[e.target], e.side, -e.weight, place[e.source]))
+    return replace(circuit, nodes=tuple(nodes), edges=tuple(edges))
 
 
 def save(circuit: Circuit, path: str | Path) -> None:
@@ -76,6 +83,7 @@ def load(path: str | Path, model: Model | None = None) -> Circuit:
             f"{where} has schema {quoted(schema)}, this headwise reads up to {SCHEMA}: upgrade headwise to open it"
         )
     circuit = check(CircuitShape, data, f"the circuit {where}", "trace it again").circuit()
+    circuit = in_order(circuit)
     if model is not None:
         require_fit(circuit, model, f"the circuit {where}")
         require_prompt(circuit, model, f"the circuit {where}")
