@@ -77,7 +77,7 @@ def remove(
     """Delete a model from the cache."""
     from headwise.model.loading import store
 
-    print(f"removed {name}: {megabytes(store.remove(name))} freed")
+    print(f"removed {printable(name)}: {megabytes(store.remove(name))} freed")
 
 
 def listing() -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from headwise.cli.outputs import print_json, report_in
 from headwise.cli.progress import noted_bars
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
-from headwise.strings import counted
+from headwise.strings import counted, printable
 
 app = new_app("Controlled worlds with known answers.")
 
@@ -30,10 +30,10 @@ def _finish(document: dict[str, Any], as_json: bool, out: Path | None, lines: li
         print_json(document)
         return
     for line in lines:
-        typer.echo(line)
+        print(printable(line))
     for word, path in (("run", out), ("report", report_in(out))):
         if path is not None:
-            typer.echo(f"{word}: {path}")
+            print(printable(f"{word}: {path}"))
 
 
 def _ranks(text: str) -> tuple[int, ...]:
