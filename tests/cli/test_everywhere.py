@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import typer
@@ -120,3 +121,14 @@ def test_thousands_of_digits_are_one_short_line(capsys: pytest.CaptureFixture[st
     assert "--seeds" in line
     assert line.count("\n") == 1
     assert len(line) < 300
+
+
+def test_a_toy_run_of_any_name_leaves_the_terminal_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["toy", "alignment", "--steps", "1", "--seeds", "1", "--out", "run\x1b[2J\r"]) == 0
+    said = capsys.readouterr()
+    assert "run: run\\x1b[2J\\x0d" in said.out
+    assert not set("\x1b\r") & set(said.out)
+    assert said.err == ""  # no bar, and no empty line in its place
