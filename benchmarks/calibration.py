@@ -4,8 +4,8 @@ python benchmarks/calibration.py [DATA SETS] [CIRCUITS]     (100 data sets of 15
 
 Three kinds of data are one family that varies: with two continuous causes, along a gradient that turns signals on and
 off at thresholds, and as chains of signals that bring one another. The rule for families was settled on other data
-(``tests/planted_circuits.py``). The fourth kind has three families beside a continuous cause. Prints, for each kind, in
-how many data sets more than one family is found; 39 null data sets each.
+(``tests/helpers/planted_circuits.py``). The fourth kind has three families beside a continuous cause. Prints, for each
+kind, in how many data sets more than one family is found; 39 null data sets each.
 """
 
 from __future__ import annotations

@@ -65,9 +65,7 @@ class Attribution:
         return dict(zip((*self.names, "residual"), value.unbind(-1), strict=True))
 
     def explained(self) -> Tensor:
-        """1 − ‖centred residual‖² / ‖centred total‖²  [...]; negative where the features point the wrong
-        way.
-        """
+        """1 − ‖centred residual‖² / ‖centred total‖²  [...]; negative where the features point the wrong way."""
         _, residual, total = self.centred()
         energy = total.square().sum(-1).clamp_min(torch.finfo(total.dtype).tiny)
         return 1 - residual.square().sum(-1) / energy

@@ -257,9 +257,7 @@ class ContrastiveCovariance:
 
     @property
     def q_rows_(self) -> Tensor:
-        """Queries [H, n, rows, d_head]; one row per prompt, two where the sets were read by different
-        queries.
-        """
+        """Queries [H, n, rows, d_head]; one row per prompt, two where the sets were read by different queries."""
         return self._compact()[0]
 
     @property

@@ -74,9 +74,7 @@ def union(subspaces: Sequence[Subspace], *, tolerance: float = 0.05) -> Subspace
 
 
 def principal_cosines(a: Subspace | Tensor, b: Subspace | Tensor) -> Tensor:
-    """Cosines of the principal angles, descending, [..., min(rank)]. Bases [..., d_head, rank] may be
-    batched.
-    """
+    """Cosines of the principal angles, descending, [..., min(rank)]. Bases [..., d_head, rank] may be batched."""
     left, right = (x.basis if isinstance(x, Subspace) else x for x in (a, b))
     return torch.linalg.svdvals(left.double().mT @ right.double()).clamp_max(1)
 
@@ -122,9 +120,7 @@ def random_subspaces(d_head: int, rank: int, draws: int, *, generator: torch.Gen
 
 
 def principal_components(vectors: Tensor, rank: int) -> Subspace:
-    """The top principal components of vectors [n, d_head], centred: the control that sees variance but no
-    labels.
-    """
+    """The top principal components of vectors [n, d_head], centred: the control that sees variance but no labels."""
     if not 1 <= rank <= min(vectors.shape):
         raise HeadwiseError(f"{rank} principal components of vectors {list(vectors.shape)} do not exist")
     centred = vectors.double() - vectors.double().mean(0)

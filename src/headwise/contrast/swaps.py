@@ -143,9 +143,7 @@ class SwapRows:
 
 
 def _shift(q: Tensor, difference: Tensor, bases: Tensor, scale: float) -> Tensor:
-    """scale · q·P(difference) per subspace: [..., S, n] from q, difference [..., n, d], bases [(...,) S, d,
-    r].
-    """
+    """scale · q·P(difference) per subspace: [..., S, n] from q, difference [..., n, d], bases [(...,) S, d, r]."""
     bases = bases.to(q)
     return scale * ((q[..., None, :, :] @ bases) * (difference[..., None, :, :] @ bases)).sum(-1)
 

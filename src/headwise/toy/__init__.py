@@ -1,3 +1,1 @@
-"""Controlled worlds with known answers: payload retrieval, singular-vector alignment, sparsity over
-training.
-"""
+"""Controlled worlds with known answers: payload retrieval, singular-vector alignment, sparsity over training."""

@@ -151,9 +151,7 @@ def _init(setups: list[AlignmentSetup], packed: dict[str, Tensor]) -> dict[str, 
 
 
 def draw(packed: dict[str, Tensor], seeds: list[int], batch: int, step: int) -> Tensor:
-    """Feature strengths [V, batch, 1 + m, N]; token 0 is the query. Variants of one seed share their
-    uniforms.
-    """
+    """Feature strengths [V, batch, 1 + m, N]; token 0 is the query. Variants of one seed share their uniforms."""
     n, m = packed["feature_mask"].shape[1], packed["source_mask"].shape[1]
     shared = {
         s: torch.rand(batch, 1 + m, n, generator=keyed(s, "alignment", "data", step))
@@ -235,9 +233,7 @@ def train_alignment(
     progress: Callable[[int, float, float], None] | None = None,
     stop_after: int | None = None,
 ) -> AlignmentRun:
-    """Train all variants at once. With a ``folder`` the run is kept at every tenth check and continues from
-    there.
-    """
+    """Train all variants at once. With a ``folder`` the run is kept at every tenth check and continues from there."""
     if steps < 1:
         raise HeadwiseError(f"steps={steps}: give at least 1")
     packed = _pack(setups)

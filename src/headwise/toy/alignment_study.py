@@ -1,6 +1,4 @@
-"""What alignment looks like once trained: cosines, spectra, geometry, order of arrival, and the closed
-form.
-"""
+"""What alignment looks like once trained: cosines, spectra, geometry, order of arrival, and the closed form."""
 
 from __future__ import annotations
 

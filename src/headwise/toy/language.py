@@ -1,6 +1,4 @@
-"""A small language of whole words: sentences in which the indirect object must be named, and repeated
-sequences.
-"""
+"""A small language of whole words: sentences in which the indirect object must be named, and repeated sequences."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ def sentences(count: int, seed: int, *labels: object) -> list[Sentence]:
 
 
 def training_batch(count: int, seed: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and labels [count, L] (−100 where nothing is to be predicted): half sentences, half
-    repetitions.
-    """
+    """Token ids and labels [count, L] (−100 where nothing is to be predicted): half sentences, half repetitions."""
     words = {word: i for i, word in enumerate(vocabulary())}
     rows = [
         [1, *(words[w] for w in f"{s.text} {s.answer}".split())]

@@ -78,9 +78,7 @@ class PayloadSetup:
         low: int = 0,
         high: int = 0,
     ) -> PayloadSetup:
-        """The paper's grid: ranks 2..6 for d_head 8, 4..12 for d_head 16; ``low`` and ``high`` choose
-        others.
-        """
+        """The paper's grid: ranks 2..6 for d_head 8, 4..12 for d_head 16; ``low`` and ``high`` choose others."""
         low, high = low or d_head // 4, high or d_head * 3 // 4
         return cls(d_head, latents, tuple(product(range(low, high + 1), repeat=2)), preset=preset, seed=seed)
 

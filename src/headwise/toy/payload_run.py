@@ -36,9 +36,7 @@ class PayloadRun:
 
 
 def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Shares of cells with exact ranks, how well swaps reverse, smallest cosines; None where no cell
-    qualifies.
-    """
+    """Shares of cells with exact ranks, how well swaps reverse, smallest cosines; None where no cell qualifies."""
     fits = [r for r in records if not r["superposed"]]
     crowded = [r for r in records if r["superposed"]]
 

@@ -1,6 +1,4 @@
-"""What a trained payload head represents, measured with the estimator that serves language models, beside
-the truth.
-"""
+"""What a trained payload head represents, measured with the estimator that serves language models, beside the truth."""
 
 from __future__ import annotations
 
@@ -121,9 +119,7 @@ def latent_covariance(
 
 
 def closed_form(world: World, weights: Weights, latent: int) -> Tensor:
-    """E[ΔC] = W_Q B M Aᵀ W_Kᵀ of a one-cell world; M = (1 + 1/(2^r − 1)) I for sign vectors that must
-    differ.
-    """
+    """E[ΔC] = W_Q B M Aᵀ W_Kᵀ of a one-cell world; M = (1 + 1/(2^r − 1)) I for sign vectors that must differ."""
     a, b = (m.double() for m in world.latent_maps(0, latent))
     w_q, w_k = (weights[name][0].double() for name in ("w_q", "w_k"))
     factor = 1 + 1 / (2.0 ** a.shape[1] - 1) if world.setup.latents == "discrete" else 1.0
@@ -207,9 +203,7 @@ def _targets(
 
 
 def study_cell(trained: Trained, cell: int, effort: Effort = Effort()) -> CellStudy:  # noqa: B008 (frozen)
-    """Everything the paper measures on one cell, and what it leaves out: null rank, truth, untrained
-    control.
-    """
+    """Everything the paper measures on one cell, and what it leaves out: null rank, truth, untrained control."""
     setup = trained.world.setup
     ranks = setup.cells[cell]
     world = trained.world.only(cell)

@@ -19,9 +19,7 @@ TRAINING = "training.safetensors"
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast. The paper's Table 1 has lr 1e-4; 2e-3 reaches the same ranks in a fifth of the
-    steps.
-    """
+    """How long and how fast. The paper's Table 1 has lr 1e-4; 2e-3 reaches the same ranks in a fifth of the steps."""
 
     lr: float = 2e-3
     batch: int = 256
@@ -52,9 +50,7 @@ class Trained:
     steps: Tensor
     """The step at which each cell stopped."""
     history: list[dict[str, list[float]]]
-    """One entry a check: step, and every cell's validation loss and accuracy (the last known once it
-    stopped).
-    """
+    """One entry a check: step, and every cell's validation loss and accuracy (the last known once it stopped)."""
 
 
 Watch = Callable[[int, Tensor, int], None]

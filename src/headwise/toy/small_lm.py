@@ -25,9 +25,7 @@ TRAINING = "training.safetensors"
 
 @dataclass(frozen=True)
 class LMSetup:
-    """Sizes and schedule; the default has 0.6 M parameters and names the indirect object after some hundred
-    steps.
-    """
+    """Sizes and schedule; the default has 0.6 M parameters and names the indirect object after some hundred steps."""
 
     layers: int = 3
     heads: int = 4
@@ -81,9 +79,7 @@ def train_lm(
     progress: Callable[[int, float], None] | None = None,
     stop_after: int | None = None,
 ) -> list[Path]:
-    """Train and save ``step-N`` model folders into the run folder; a later call continues at the last of
-    them.
-    """
+    """Train and save ``step-N`` model folders into the run folder; a later call continues at the last of them."""
     model = build(setup)
     optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr, betas=(0.9, 0.98), weight_decay=0.01)
     wanted = setup.saved_steps()

@@ -30,9 +30,7 @@ from headwise.types import Head
 
 @dataclass(frozen=True)
 class Point:
-    """One checkpoint: task accuracy, and per head attention on the answer, sparsity, its rotation, channels
-    needed.
-    """
+    """One checkpoint: task accuracy, and per head attention on the answer, sparsity, its rotation, channels needed."""
 
     name: str
     step: int

@@ -1,6 +1,4 @@
-"""Figures of the payload study: the paper's Figures 2–5 and 11–15, with the untrained head beside every
-rank.
-"""
+"""Figures of the payload study: the paper's Figures 2–5 and 11–15, with the untrained head beside every rank."""
 
 from __future__ import annotations
 
@@ -133,9 +131,7 @@ def _off_colour(off: int) -> str:
 
 
 def spectra(record: dict[str, Any]) -> go.Figure:
-    """Singular values of ΔC of both latents against their null, one cell; the true rank is where they
-    should fall.
-    """
+    """Singular values of ΔC of both latents against their null, one cell; the true rank is where they should fall."""
     latents = len(record["singular_values"])
     figure = make_subplots(
         1, latents, subplot_titles=[f"z{j + 1}, true rank {record[f'r{j + 1}']}" for j in range(latents)]
@@ -212,9 +208,7 @@ def _whisker(effect: dict[str, Any], kind: str) -> tuple[float, float]:
 
 
 def interaction_maps(maps: Sequence[tuple[Tensor, tuple[int, ...]]]) -> go.Figure:
-    """G of several cells (Figures 5 and 13): a strong diagonal is feature splitting, the rest
-    superposition.
-    """
+    """G of several cells (Figures 5 and 13): a strong diagonal is feature splitting, the rest superposition."""
     columns = min(4, len(maps))
     rows = -(-len(maps) // columns)
     figure = make_subplots(

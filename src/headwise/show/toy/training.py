@@ -13,9 +13,7 @@ from headwise.toy.sparse_attention import Point, task_heads
 
 
 def training_course(points: Sequence[Point], losses: Sequence[Sequence[float]] = ()) -> go.Figure:
-    """Accuracy and loss, sparsity of the heads that do the task, and the same rotated, on one axis of
-    steps.
-    """
+    """Accuracy and loss, sparsity of the heads that do the task, and the same rotated, on one axis of steps."""
     figure = make_subplots(
         2,
         1,

@@ -54,9 +54,7 @@ def _balance(contrast: Contrast, name: str) -> list[str]:
 
 
 def position_correlation(contrast: Contrast) -> float:
-    """Correlation between being a positive key and its position, positions counted within each prompt's
-    keys.
-    """
+    """Correlation between being a positive key and its position, positions counted within each prompt's keys."""
     label, place = [], []
     for e in contrast.examples:
         if e.other is not None:
@@ -70,9 +68,7 @@ def position_correlation(contrast: Contrast) -> float:
 
 
 def order_position_correlation(contrast: Contrast) -> float:
-    """Correlation of a key's order with its token position, within prompts of one wording: 1 for a fixed
-    length.
-    """
+    """Correlation of a key's order with its token position, within prompts of one wording: 1 for a fixed length."""
     pairs: dict[str, list[tuple[int, int]]] = {}
     for e in contrast.examples:
         for order, key in zip(e.key_groups.get("order", ()), e.keys, strict=False):

@@ -76,9 +76,7 @@ def _inside(what: str, position: int, tokens: Sequence[int]) -> None:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Examples of one feature. ``varies`` names the group whose values the query takes: it bounds the
-    rank.
-    """
+    """Examples of one feature. ``varies`` names the group whose values the query takes: it bounds the rank."""
 
     name: str
     examples: tuple[Example, ...]
