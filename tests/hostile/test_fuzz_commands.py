@@ -36,15 +36,50 @@ from headwise.toy.small_lm import DATA
 pytestmark = pytest.mark.hostile
 PROMPT = answer_lines(1)[0]
 EFFORT = {
-    "answers", "checkpoints", "draws", "items", "pairs", "prompts", "proved", "rotations", "sample", "samples", "scan",
-    "seeds", "steps", "test", "traced", "workers",
-}  # fmt: skip
+    "answers",
+    "checkpoints",
+    "draws",
+    "items",
+    "pairs",
+    "prompts",
+    "proved",
+    "rotations",
+    "sample",
+    "samples",
+    "scan",
+    "seeds",
+    "steps",
+    "test",
+    "traced",
+    "workers",
+}
 """Parameters that say how much to do: a large value is work, not a mistake."""
 SMALL = ("-1", "0", "1", "2", "3")
 EDGES = (
-    "0", "1", "-1", "2", "7", "99", "2147483648", "9223372036854775808", "18446744073709551616", "9" * 5000, "0.5",
-    "-0.0", "1e308", "1e-320", "nan", "inf", "-inf", "²", "١٢", "0x10", "1_000", " 1", "",
-)  # fmt: skip
+    "0",
+    "1",
+    "-1",
+    "2",
+    "7",
+    "99",
+    "2147483648",
+    "9223372036854775808",
+    "18446744073709551616",
+    "9" * 5000,
+    "0.5",
+    "-0.0",
+    "1e308",
+    "1e-320",
+    "nan",
+    "inf",
+    "-inf",
+    "²",
+    "١٢",
+    "0x10",
+    "1_000",
+    " 1",
+    "",
+)
 
 
 @lru_cache(maxsize=1)
@@ -132,12 +167,28 @@ def harmless() -> st.SearchStrategy[str]:
 def paths() -> st.SearchStrategy[str]:
     return st.one_of(
         st.sampled_from(
-            ["missing", ".", "..", "", "/dev/full", "/dev/null", "/proc/self/mem", "/proc/nothing/x", "/proc/cpuinfo",
-             "n" * 300, "n" * 300 + ".jsonl", "new/folder/file.html", "a\nb.json", "a\x00b", "caf\udce9.html",
-             "\x1b[2J.html", "out"]
+            [
+                "missing",
+                ".",
+                "..",
+                "",
+                "/dev/full",
+                "/dev/null",
+                "/proc/self/mem",
+                "/proc/nothing/x",
+                "/proc/cpuinfo",
+                "n" * 300,
+                "n" * 300 + ".jsonl",
+                "new/folder/file.html",
+                "a\nb.json",
+                "a\x00b",
+                "caf\udce9.html",
+                "\x1b[2J.html",
+                "out",
+            ]
         ),
         st.deferred(lambda: st.sampled_from(sorted(inputs().values()))).map(copied),
-    )  # fmt: skip
+    )
 
 
 def copied(path: str) -> str:

@@ -21,8 +21,14 @@ from headwise.sinks.study import find_sinks
 
 ASKED: dict[str, Any] = {"traced": 8, "proved": 3}
 STAGES = (
-    "attention", "firings", "signals", "sources of queries", "sources of keys", "removal", "shared removal"
-)  # fmt: skip
+    "attention",
+    "firings",
+    "signals",
+    "sources of queries",
+    "sources of keys",
+    "removal",
+    "shared removal",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -160,8 +166,13 @@ def test_which_firings_are_traced_does_not_depend_on_the_batches(monkeypatch: py
 
 
 def test_two_workers_find_the_same(tmp_path: Path) -> None:
-    model, texts = small_model(), [f"The pen is in Box A . The {word} is in Box B . The pen is in Box" for word in
-                                   ("jam", "key", "map", "cup")]  # fmt: skip
+    model, texts = (
+        small_model(),
+        [
+            f"The pen is in Box A . The {word} is in Box B . The pen is in Box"
+            for word in ("jam", "key", "map", "cup")
+        ],
+    )
     asked: dict[str, Any] = {"threshold": 0.1, "parked": 0.1, "traced": 2, "proved": 1}
     threads = torch.get_num_threads()
     find_sinks(model, texts, out=tmp_path / "one", **asked)

@@ -91,11 +91,24 @@ class Channels:
 
     def rotated(self, generator: torch.Generator) -> Channels:
         """The rotation control: the same logits, split along directions that are not singular."""
-        svd = QKSVD(self.sigma, self.query_directions, self.key_directions, self.query_map, self.key_map,
-                    torch.tensor(self.rank))  # fmt: skip
+        svd = QKSVD(
+            self.sigma,
+            self.query_directions,
+            self.key_directions,
+            self.query_map,
+            self.key_map,
+            torch.tensor(self.rank),
+        )
         turned = rotated(svd, generator)
-        return Channels(self.head, turned.sigma, turned.query_directions, turned.key_directions, turned.query_map,
-                        turned.key_map, self.rank)  # fmt: skip
+        return Channels(
+            self.head,
+            turned.sigma,
+            turned.query_directions,
+            turned.key_directions,
+            turned.query_map,
+            turned.key_map,
+            self.rank,
+        )
 
     def __repr__(self) -> str:
         top = ", ".join(f"{value:.3g}" for value in self.sigma[:3].tolist())
@@ -138,8 +151,16 @@ class ChannelSplit:
         return int(channels_needed(self.control))
 
 
-def split_cell(model: Model, prompt: Prompt, head: HeadLike, query: int, key: int, *, seed: int = 0,
-               cache: str | Path | None = None) -> ChannelSplit:  # fmt: skip
+def split_cell(
+    model: Model,
+    prompt: Prompt,
+    head: HeadLike,
+    query: int,
+    key: int,
+    *,
+    seed: int = 0,
+    cache: str | Path | None = None,
+) -> ChannelSplit:
     """Split one cell's logit and relative attention over the head's channels.
 
     RA(d, s) = A'_ds − mean over the other visible keys j of A'_dj; it is linear in the keys, so it splits alike.

@@ -21,7 +21,7 @@ from headwise.types import AnswerIds, Cell, Component, Head, Side, Sides, Signal
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
-Known = dict[tuple[Side, Component], Tensor]
+KnownWrites = dict[tuple[Side, Component], Tensor]
 """Components' shares of one head's query and keys, as far as they were needed."""
 
 
@@ -60,7 +60,9 @@ class Removal:
         return attention((k @ q) * float(up.scale[layer]), up.visible(layer)[d], up.cap)
 
 
-def removal(up: PromptWrites, cell: Cell, signals: Iterable[Signal], known: Known | None = None) -> Removal:
+def removal(
+    up: PromptWrites, cell: Cell, signals: Iterable[Signal], known: KnownWrites | None = None
+) -> Removal:
     """Remove the given signals, of one side or of both, from a cell of the head that reads them.
 
     ``known`` remembers what each component has of the head's query and keys, for more removals from this head.
@@ -132,7 +134,7 @@ class Trial:
         }
         if together and len(chosen) == 2:
             chosen["both"] = [signals for sides in chosen.values() for signals in sides]
-        known: Known = {}
+        known: KnownWrites = {}
         cases = []
         for place, (sides, listed) in enumerate(chosen.items()):
             controlled = not together or place == len(chosen) - 1
@@ -151,7 +153,11 @@ class Trial:
 
 
 def _control(
-    up: PromptWrites, cell: Cell, sides: Sequence[Sequence[Signal]], generator: torch.Generator, known: Known
+    up: PromptWrites,
+    cell: Cell,
+    sides: Sequence[Sequence[Signal]],
+    generator: torch.Generator,
+    known: KnownWrites,
 ) -> Removal:
     drawn = [unused(signals, up.stream.model.d_head, generator) for signals in sides]
     return removal(up, cell, chain(*drawn), known)

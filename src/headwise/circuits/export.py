@@ -21,11 +21,25 @@ def to_networkx(circuit: Circuit) -> networkx.MultiDiGraph:
 
     graph = networkx.MultiDiGraph(model=circuit.model, mode=circuit.mode, tokens=list(circuit.tokens))
     for node in circuit.nodes:
-        graph.add_node(node.id, kind=node.kind, layer=node.layer, head=node.head, query=node.query, key=node.key,
-                       attention=node.attention, label=circuit.label(node.id))  # fmt: skip
+        graph.add_node(
+            node.id,
+            kind=node.kind,
+            layer=node.layer,
+            head=node.head,
+            query=node.query,
+            key=node.key,
+            attention=node.attention,
+            label=circuit.label(node.id),
+        )
     for edge in circuit.edges:
-        graph.add_edge(edge.source, edge.target, key=edge.side, side=edge.side, weight=edge.weight,
-                       channels=list(edge.channels))  # fmt: skip
+        graph.add_edge(
+            edge.source,
+            edge.target,
+            key=edge.side,
+            side=edge.side,
+            weight=edge.weight,
+            channels=list(edge.channels),
+        )
     return graph
 
 
@@ -108,14 +122,20 @@ def to_attribution_graph(circuit: Circuit) -> dict[str, Any]:
             "title_prefix": "",
             "schema_version": 1,
             "node_threshold": None,
-            "info": {"generator": {"name": "headwise"}, "mode": circuit.mode, "weight_hash": circuit.weight_hash,
-                     "n_layers": top},
+            "info": {
+                "generator": {"name": "headwise"},
+                "mode": circuit.mode,
+                "weight_hash": circuit.weight_hash,
+                "n_layers": top,
+            },
         },
         "qParams": {"pinnedIds": [], "supernodes": [], "linkType": "both", "clickedId": "", "sg_pos": ""},
         "nodes": nodes,
         "links": links,
-        "qk_tracing_results": {node.id: _pairs(circuit, node) for node in circuit.heads if circuit.into(node.id)},
-    }  # fmt: skip
+        "qk_tracing_results": {
+            node.id: _pairs(circuit, node) for node in circuit.heads if circuit.into(node.id)
+        },
+    }
 
 
 def _pairs(circuit: Circuit, node: Node) -> dict[str, Any]:

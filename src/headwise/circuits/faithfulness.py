@@ -85,9 +85,14 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
         plans = [[_ablation(mask)] for mask in masks]
         difference = [one.lead for one in outcomes(model, circuit.token_ids, plans, circuit.answer_ids)]
     return Faithfulness(
-        len(heads), difference[0], difference[1], difference[2], difference[3],
-        tuple(difference[4 : 4 + draws]), tuple(difference[4 + draws :]),
-    )  # fmt: skip
+        len(heads),
+        difference[0],
+        difference[1],
+        difference[2],
+        difference[3],
+        tuple(difference[4 : 4 + draws]),
+        tuple(difference[4 + draws :]),
+    )
 
 
 def _random_like(inside: Tensor, generator: torch.Generator) -> Tensor:

@@ -37,23 +37,44 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
         "top": circuit.top,
         "mode": circuit.mode,
         "nodes": [
-            {"id": n.id, "kind": n.kind, "layer": n.layer, "head": n.head, "query": n.query, "key": n.key,
-             "attention": n.attention}
+            {
+                "id": n.id,
+                "kind": n.kind,
+                "layer": n.layer,
+                "head": n.head,
+                "query": n.query,
+                "key": n.key,
+                "attention": n.attention,
+            }
             for n in circuit.nodes
         ],
         "edges": [
-            {"source": e.source, "target": e.target, "side": e.side, "weight": e.weight, "channels": list(e.channels),
-             "strengths": list(e.strengths), **({} if e.signal is None else {"signal": list(e.signal)})}
+            {
+                "source": e.source,
+                "target": e.target,
+                "side": e.side,
+                "weight": e.weight,
+                "channels": list(e.channels),
+                "strengths": list(e.strengths),
+                **({} if e.signal is None else {"signal": list(e.signal)}),
+            }
             for e in circuit.edges
         ],
         "counterfactuals": [
-            {"target": c.target, "side": c.side, "removed": c.removed, "attention": c.attention,
-             "predicted": c.predicted, "edited": c.edited, "controls": list(c.controls)}
+            {
+                "target": c.target,
+                "side": c.side,
+                "removed": c.removed,
+                "attention": c.attention,
+                "predicted": c.predicted,
+                "edited": c.edited,
+                "controls": list(c.controls),
+            }
             for c in circuit.counterfactuals
         ],
         "notes": list(circuit.notes),
         "seconds": circuit.seconds,
-    }  # fmt: skip
+    }
 
 
 def in_order(circuit: Circuit) -> Circuit:

@@ -28,7 +28,7 @@ from headwise.types import AnswerIds, Side
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
-Answer = str | int
+AnswerToken = str | int
 MAX_TOKENS = 1024
 """Tokens traced in one batch of prompts: bounds memory whatever the number of prompts."""
 
@@ -47,20 +47,41 @@ def rules_for(
 
 
 @overload
-def trace(model: Model, prompt: str | list[int], *, answer: Answer | None = ..., wrong: Answer | None = ...,
-          top_k: int | None = ..., top_p: float | None = ..., mode: str = ..., tau: float | None = ...,
-          rule: str | None = ..., verify: bool = ..., vectors: bool = ...) -> Circuit: ...  # fmt: skip
+def trace(
+    model: Model,
+    prompt: str | list[int],
+    *,
+    answer: AnswerToken | None = ...,
+    wrong: AnswerToken | None = ...,
+    top_k: int | None = ...,
+    top_p: float | None = ...,
+    mode: str = ...,
+    tau: float | None = ...,
+    rule: str | None = ...,
+    verify: bool = ...,
+    vectors: bool = ...,
+) -> Circuit: ...
 @overload
-def trace(model: Model, prompt: list[str] | list[list[int]], *, answer: Sequence[Answer] | Answer | None = ...,
-          wrong: Sequence[Answer] | Answer | None = ..., top_k: int | None = ..., top_p: float | None = ...,
-          mode: str = ..., tau: float | None = ..., rule: str | None = ..., verify: bool = ...,
-          vectors: bool = ...) -> list[Circuit]: ...  # fmt: skip
+def trace(
+    model: Model,
+    prompt: list[str] | list[list[int]],
+    *,
+    answer: Sequence[AnswerToken] | AnswerToken | None = ...,
+    wrong: Sequence[AnswerToken] | AnswerToken | None = ...,
+    top_k: int | None = ...,
+    top_p: float | None = ...,
+    mode: str = ...,
+    tau: float | None = ...,
+    rule: str | None = ...,
+    verify: bool = ...,
+    vectors: bool = ...,
+) -> list[Circuit]: ...
 def trace(
     model: Model,
     prompt: Prompt | Sequence[Prompt],
     *,
-    answer: Answer | Sequence[Answer] | None = None,
-    wrong: Answer | Sequence[Answer] | None = None,
+    answer: AnswerToken | Sequence[AnswerToken] | None = None,
+    wrong: AnswerToken | Sequence[AnswerToken] | None = None,
     top_k: int | None = None,
     top_p: float | None = None,
     mode: str = "exact",
@@ -141,7 +162,9 @@ def trace(
     return done[0] if single else done
 
 
-def _per_prompt(model: Model, given: Answer | Sequence[Answer] | None, n: int, what: str) -> list[int | None]:
+def _per_prompt(
+    model: Model, given: AnswerToken | Sequence[AnswerToken] | None, n: int, what: str
+) -> list[int | None]:
     if given is None:
         return [None] * n
     if isinstance(given, str) or not isinstance(given, Sequence):

@@ -39,7 +39,7 @@ PLURAL: dict[Side, str] = {"query": "queries", "key": "keys"}
 
 
 @dataclass(frozen=True)
-class Writer:
+class SinkWriter:
     """A component and its share of the attention that the signals hold."""
 
     component: str
@@ -56,7 +56,7 @@ class Cluster:
     """Mean cosine distance between its heads; 0 for a single head."""
     read_by: int
     """Different (key) heads among them: query heads of one group share their key, and so most of a key signal."""
-    writers: tuple[Writer, ...]
+    writers: tuple[SinkWriter, ...]
     direction: Tensor
     """[d_model], unit: the mean of its heads' signals."""
 
@@ -103,7 +103,7 @@ class Sharing:
         return None if n < 2 else float(self.distances.sum() / (n * (n - 1)))
 
 
-def writers_of(traced: Sequence[Parked], side: Side) -> list[Writer]:
+def writers_of(traced: Sequence[Parked], side: Side) -> list[SinkWriter]:
     """Shares of the attention that the removed signals took, by writing component, largest first."""
     taken: Counter[str] = Counter()
     for one in traced:
@@ -111,7 +111,7 @@ def writers_of(traced: Sequence[Parked], side: Side) -> list[Writer]:
             taken[removed.signal.writer.name] += removed.drop  # pyright: ignore[reportArgumentType]
     total = sum(taken.values()) or 1.0
     return [
-        Writer(name, taken[name] / total) for name in sorted(taken, key=lambda name: (-taken[name], name))
+        SinkWriter(name, taken[name] / total) for name in sorted(taken, key=lambda name: (-taken[name], name))
     ]
 
 
@@ -224,10 +224,19 @@ def _sources(
         seen = [float(reads[head].norm()) for head in heads]
         distance = float(cosine_distance(by_prompt)) if len(by_prompt) > 1 else float("nan")
         made.append(
-            Source(side, name, tuple(heads), share, distance, sum(cosines) / len(heads),
-                   sum(seen) / len(heads), _apart([directions[head] @ means[head] for head in heads]),
-                   _apart([directions[head] @ reads[head] for head in heads]), direction)
-        )  # fmt: skip
+            Source(
+                side,
+                name,
+                tuple(heads),
+                share,
+                distance,
+                sum(cosines) / len(heads),
+                sum(seen) / len(heads),
+                _apart([directions[head] @ means[head] for head in heads]),
+                _apart([directions[head] @ reads[head] for head in heads]),
+                direction,
+            )
+        )
     return sorted(made, key=lambda s: (-len(s.heads), s.component))
 
 

@@ -109,7 +109,7 @@ def find_parking(
     parts = run(
         "attention", _MeasureJob(threshold), batched([[token_ids[i] for i in batch] for batch in batches])
     )
-    found: dict[int, _Measured] = {}
+    found: dict[int, _Received] = {}
     for batch, part in zip(batches, parts, strict=True):
         found |= zip(batch, part, strict=True)
     ordered = [found[i] for i in range(len(token_ids))]
@@ -123,7 +123,7 @@ def check_threshold(threshold: float) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
+class _Received:
     """One prompt's sinks, what every token receives, and what every head gives the sinks."""
 
     sinks: tuple[int, ...]
@@ -135,10 +135,10 @@ class _Measured:
 class _MeasureJob(ValuesJob):
     """Measures a batch of prompts, given as token ids."""
 
-    kind: ClassVar = _Measured
+    kind: ClassVar = _Received
     threshold: float
 
-    def make(self, model: Model, chunk: Chunk[list[int]], tick: Tick, /) -> list[_Measured]:
+    def make(self, model: Model, chunk: Chunk[list[int]], tick: Tick, /) -> list[_Received]:
         with one_thread():
             got = model.capture(list(chunk.items), want=("pattern",), batch_size=BATCH, max_tokens=MAX_TOKENS)
         made = []
@@ -149,7 +149,7 @@ class _MeasureJob(ValuesJob):
             sinks = tuple(
                 s for s, value in enumerate(received.tolist()) if value == value and value >= self.threshold
             )
-            made.append(_Measured(sinks, received.cpu(), on_sinks(pattern, visible, sinks).cpu()))
+            made.append(_Received(sinks, received.cpu(), on_sinks(pattern, visible, sinks).cpu()))
         return made
 
 

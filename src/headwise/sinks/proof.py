@@ -219,12 +219,21 @@ def _shared(model: Model, parking: Parking, plan: Plan, draws: int, seed: int) -
     after, low, high = mean_interval(removed[0], seed, "shared", side, name)
     change, loss_low, loss_high = mean_interval(removed[1] - clean[1], seed, "shared loss", side, name)
     return Shared(
-        side=side, name=name, heads=heads, prompts=len(parking.token_ids),
-        attention=float(clean[0].nanmean()), removed=float(after), removed_low=float(low), removed_high=float(high),
+        side=side,
+        name=name,
+        heads=heads,
+        prompts=len(parking.token_ids),
+        attention=float(clean[0].nanmean()),
+        removed=float(after),
+        removed_low=float(low),
+        removed_high=float(high),
         control=float(torch.stack([c[0] for c in controls]).nanmean()),
-        loss=float(clean[1].mean()), loss_change=float(change), loss_low=float(loss_low), loss_high=float(loss_high),
+        loss=float(clean[1].mean()),
+        loss_change=float(change),
+        loss_low=float(loss_low),
+        loss_high=float(loss_high),
         control_loss_change=float(torch.stack([c[1] - clean[1] for c in controls]).mean()),
-    )  # fmt: skip
+    )
 
 
 def projection(

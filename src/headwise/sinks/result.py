@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headwise.intervals import mean_interval
-from headwise.sinks.clusters import Sharing, Writer, writers_of
+from headwise.sinks.clusters import Sharing, SinkWriter, writers_of
 from headwise.sinks.find import Parking, SinkToken
 from headwise.sinks.proof import Freed, Shared
 from headwise.sinks.signals import SIDES, Agreement, Parked
@@ -104,7 +104,7 @@ class SinksResult:
             made.append(record)
         return made
 
-    def writers(self, side: Side) -> list[Writer]:
+    def writers(self, side: Side) -> list[SinkWriter]:
         """Who writes the control signals of a side, over all controlled heads."""
         heads = set(self.controlled(side))
         return writers_of([one for one in self.traced if one.head in heads and side in one.read], side)

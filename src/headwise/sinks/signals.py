@@ -101,7 +101,7 @@ def trace_parked(
                 taken[firing.kind, firing.cell.head] += 1
                 chosen[firing.prompt].append(firing)
     wanted = [[(parking.token_ids[i], chosen[i]) for i in batch] for batch in batches]
-    traced = [one for part in run("signals", _TraceJob(), batched(wanted)) for one in part]
+    traced = [one for part in run("signals", _ParkedJob(), batched(wanted)) for one in part]
     return sorted(traced, key=lambda one: (one.prompt, one.cell, one.kind))
 
 
@@ -152,7 +152,7 @@ class _ChooseJob(ValuesJob):
 
 
 @dataclass(frozen=True)
-class _TraceJob(ValuesJob):
+class _ParkedJob(ValuesJob):
     """Traces the firings of prompts, given as token ids."""
 
     kind: ClassVar = Parked
@@ -313,8 +313,10 @@ def agreements(
                 torch.stack([one.read[side] for one in found]),
                 torch.stack(compared) if compared else torch.zeros(0, width, dtype=torch.float64),
                 [len(one.signals[side]) for one in found],
-                seed, str(head), side,
-            )  # fmt: skip
+                seed,
+                str(head),
+                side,
+            )
     return made
 
 

@@ -149,7 +149,7 @@ class LayerSearch:
         results: dict[int, dict[Side, SideSignals]] = {}
         for start in range(0, len(order), step):
             chosen = order[start : start + step]
-            chunk = Chunk(self, up, [firings[i] for i in chosen])
+            chunk = LayerChunk(self, up, [firings[i] for i in chosen])
             found = [chunk.search(side) for side in self.rules.sides]
             for place, i in enumerate(chosen):
                 results[i] = {side: found[n][place] for n, side in enumerate(self.rules.sides)}
@@ -172,7 +172,7 @@ class _Tried:
     """[o, m] each."""
 
 
-class Chunk:
+class LayerChunk:
     """Some firings of one layer of one prompt. f firings, N components, t keys, w = d_head."""
 
     def __init__(self, shared: LayerSearch, up: PromptWrites, firings: list[Cell]) -> None:

@@ -23,13 +23,13 @@ from headwise.model.reading import Rotary, side_maps
 from headwise.types import Side
 
 if TYPE_CHECKING:
-    from headwise.tracing.search import Chunk
+    from headwise.tracing.search import LayerChunk
 
 
 class _SearchedSide(ABC):
     """One side of a chunk of firings: component vectors, how channels read them, rows of single candidates."""
 
-    def __init__(self, chunk: Chunk, side: Side, where: Tensor) -> None:
+    def __init__(self, chunk: LayerChunk, side: Side, where: Tensor) -> None:
         """``where`` [f] is the query or key head of each firing."""
         self.chunk, self.where = chunk, where
         up, layer = chunk.up, chunk.layer
@@ -69,7 +69,7 @@ class _SearchedSide(ABC):
 
 
 class QuerySide(_SearchedSide):
-    def __init__(self, chunk: Chunk) -> None:
+    def __init__(self, chunk: LayerChunk) -> None:
         super().__init__(chunk, "query", chunk.heads)
 
     def vectors(self) -> Tensor:
@@ -112,7 +112,7 @@ class QuerySide(_SearchedSide):
 
 
 class KeySide(_SearchedSide):
-    def __init__(self, chunk: Chunk) -> None:
+    def __init__(self, chunk: LayerChunk) -> None:
         super().__init__(chunk, "key", chunk.kv)
         # static components are read at every key: [unique, static, t, w]
         static = torch.einsum("ntx,uwx->untw", chunk.up.static[: self.n_static], self.matrices)

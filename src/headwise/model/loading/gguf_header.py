@@ -19,8 +19,18 @@ from headwise.model.loading.folder import LAYERS
 
 # Width and struct code of GGUF's scalar metadata types; 8 is a string and 9 an array.
 _SCALARS = {
-    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
-}  # fmt: skip
+    0: "<B",
+    1: "<b",
+    2: "<H",
+    3: "<h",
+    4: "<I",
+    5: "<i",
+    6: "<f",
+    7: "<?",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
 _DIMENSIONS = 4
 """Axes that a GGUF tensor has at most."""
 _BLOCK = re.compile(r"blk\.(\d{1,6})\.")

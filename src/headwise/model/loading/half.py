@@ -67,8 +67,8 @@ _OWN_FAULT = frozenset(
 )
 _CPUINFO = Path("/proc/cpuinfo")
 
-Outcome = Literal["works", "dies"]
-Probe = Callable[[str, Mapping[str, str]], Outcome]
+HalfOutcome = Literal["works", "dies"]
+HalfProbe = Callable[[str, Mapping[str, str]], HalfOutcome]
 
 
 def refuse_if_deadly(dtype: str, device: str = "cpu") -> None:
@@ -96,7 +96,7 @@ def needed(dtype: str) -> dict[str, str]:
 
 
 @cache  # per process; the memory on disk is for the next ones
-def _needed(dtype: str, ask: Probe, in_force: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def _needed(dtype: str, ask: HalfProbe, in_force: tuple[tuple[str, str], ...]) -> dict[str, str]:
     memory = _remembered()
     for variables in SETTINGS:
         setting = dict(in_force) | variables
@@ -109,7 +109,7 @@ def _needed(dtype: str, ask: Probe, in_force: tuple[tuple[str, str], ...]) -> di
     raise HeadwiseError(f"{dtype} cannot be computed on this processor, whatever is set: use float32")
 
 
-def probe(dtype: str, variables: Mapping[str, str]) -> Outcome:
+def probe(dtype: str, variables: Mapping[str, str]) -> HalfOutcome:
     """What becomes of a child that multiplies in ``dtype``, started with ``variables`` set."""
     try:
         done = subprocess.run(

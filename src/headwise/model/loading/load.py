@@ -16,7 +16,7 @@ from headwise.errors import HeadwiseError
 from headwise.model.loading import fit, folder
 from headwise.model.loading.catalogue import is_known
 from headwise.model.loading.half import refuse_if_deadly
-from headwise.model.loading.place import Place, find_file, hub_reachable, place_of
+from headwise.model.loading.place import ModelPlace, find_file, hub_reachable, place_of
 from headwise.model.loading.quiet import quiet_transformers
 from headwise.model.loading.trouble import first_line, one_line, pickled_only, runnable
 
@@ -185,7 +185,7 @@ def _device(device: str | torch.device | None, device_map: str | dict[str, Any] 
     return chosen
 
 
-def _config(place: Place, given: dict[str, Any]) -> Any:
+def _config(place: ModelPlace, given: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
     with one_line(place, "configuration"):
@@ -200,7 +200,7 @@ def _config(place: Place, given: dict[str, Any]) -> Any:
     return config
 
 
-def _refuse_incomplete(place: Place, config: Any) -> None:
+def _refuse_incomplete(place: ModelPlace, config: Any) -> None:
     """Say all that a folder lacks, and that pickled weights are not opened (on the hub, loading finds out)."""
     chosen = getattr(config, "transformers_weights", None)
     if chosen is not None and not str(chosen).endswith((".safetensors", ".safetensors.index.json")):
@@ -215,7 +215,7 @@ def _refuse_incomplete(place: Place, config: Any) -> None:
         raise pickled_only(place, pickled[0])
 
 
-def _refuse_misfit(place: Place, config: Any, given: dict[str, Any]) -> None:
+def _refuse_misfit(place: ModelPlace, config: Any, given: dict[str, Any]) -> None:
     with one_line(place, "weights"):
         chosen = getattr(config, "transformers_weights", None)
         files = folder.weight_files(
@@ -225,7 +225,7 @@ def _refuse_misfit(place: Place, config: Any, given: dict[str, Any]) -> None:
             fit.refuse_misfit(folder.held_tensors(files, place.name), config, place.name)
 
 
-def _tokenizer(place: Place, given: dict[str, Any]) -> Any:
+def _tokenizer(place: ModelPlace, given: dict[str, Any]) -> Any:
     from transformers import AutoTokenizer
 
     with one_line(place, "tokenizer"):
@@ -239,7 +239,7 @@ def _tokenizer(place: Place, given: dict[str, Any]) -> Any:
 
 
 def _weights(
-    place: Place,
+    place: ModelPlace,
     config: Any,
     dtype: torch.dtype,
     device: torch.device,

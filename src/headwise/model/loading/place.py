@@ -15,7 +15,7 @@ from headwise.strings import shortened
 
 
 @dataclass(frozen=True)
-class Place:
+class ModelPlace:
     """What transformers is to be given: a folder, or a hub id with its revision."""
 
     name: str
@@ -28,7 +28,7 @@ class Place:
         return self.revision is None
 
 
-def place_of(name: str | Path | None, revision: str | None) -> Place:
+def place_of(name: str | Path | None, revision: str | None) -> ModelPlace:
     text = DEFAULT if name is None else str(name)
     try:
         path = Path(text).expanduser()
@@ -40,14 +40,14 @@ def place_of(name: str | Path | None, revision: str | None) -> Place:
         if revision is not None:
             raise HeadwiseError(f"revision={revision!r} is for hub models; {text!r} is not one")
         if is_known(text) and not isinstance(name, Path):
-            return Place(text, str(store.ensure(text)), source=known(text).title)
+            return ModelPlace(text, str(store.ensure(text)), source=known(text).title)
         return _local(text, path)
     if not re.fullmatch(r"(?:[\w.-]+/)?[\w.-]+", text):
         raise HeadwiseError(
             f"{text!r} is neither a file or folder nor a hub id such as 'gpt2' or 'owner/name'"
         )
     chosen = revision or "main"
-    return Place(text, text, source=f"{text} at {chosen}", revision=chosen)
+    return ModelPlace(text, text, source=f"{text} at {chosen}", revision=chosen)
 
 
 def refuse_remote(name: object) -> None:
@@ -67,20 +67,20 @@ def _looks_like_path(text: str) -> bool:
     return text.startswith(("/", "./", "../", "~", ".\\")) or text.endswith(".gguf") or "\\" in text
 
 
-def _local(text: str, path: Path) -> Place:
+def _local(text: str, path: Path) -> ModelPlace:
     if not path.exists():
         raise HeadwiseError(f"there is no file or folder {text!r}")
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise HeadwiseError(f"{text!r} is a file: give a model's folder, a .gguf file or a hub id")
-        return Place(path.stem, str(store.from_gguf(path)), source=str(path.absolute()))
+        return ModelPlace(path.stem, str(store.from_gguf(path)), source=str(path.absolute()))
     try:
         lacks = folder.missing_parts(path)
     except OSError as error:
         raise HeadwiseError(f"the folder {text!r} cannot be read: {error.strerror or error}") from None
     if folder.CONFIG in lacks:  # with it, more can be said: which architecture it is comes first
         raise folder.incomplete(text, lacks)
-    return Place(path.absolute().name, str(path), source=str(path.absolute()))
+    return ModelPlace(path.absolute().name, str(path), source=str(path.absolute()))
 
 
 def hub_reachable() -> bool:
@@ -102,7 +102,7 @@ def hub_reachable() -> bool:
     return True
 
 
-def find_file(place: Place, file: str, given: dict[str, Any]) -> Path | None:
+def find_file(place: ModelPlace, file: str, given: dict[str, Any]) -> Path | None:
     """A file of the model on this machine, fetched if the model is on the hub; None if the model has none."""
     if place.local:
         path = Path(place.where, file)

