@@ -1,4 +1,4 @@
-"""One meaning for every noun: no class and no alias of a type is defined in two modules."""
+"""One meaning for every noun, one layout for every line: no class is defined twice, no formatting overruled."""
 
 from __future__ import annotations
 
@@ -51,3 +51,11 @@ def test_every_noun_has_one_home() -> None:
 def test_both_definitions_of_a_noun_are_seen() -> None:
     assert nouns("class _Design: ...") & nouns("class Design: ...") == {"Design"}
     assert nouns("Cell = str | None") & nouns("class Cell: ...") == {"Cell"}
+
+
+def test_the_formatter_is_never_overruled() -> None:
+    root = Path(__file__).parent.parent
+    sources = [p for room in ("src", "tests", "benchmarks", "tools") for p in (root / room).rglob("*.py")]
+    marks = [f"# fmt: {word}" for word in ("skip", "off")]
+    found = [str(p.relative_to(root)) for p in sources if any(m in p.read_text("utf-8") for m in marks)]
+    assert len(sources) > 300 and found == []

@@ -96,10 +96,6 @@ class CausalTest:
     """Change in own prompts minus change in the other's: negative, if the features matter more to their own"""
 
     @property
-    def more_causal_for_own(self) -> bool:
-        return self.gap is not None and self.gap.high < 0
-
-    @property
     def effects(self) -> dict[str, FamilyEffect | None]:
         """By where they were measured: in own prompts, and in the other family's."""
         return {"own": self.own, "other": self.other}

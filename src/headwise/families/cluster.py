@@ -28,8 +28,11 @@ SMALLEST_SHARE = 0.02
 MOST_STRAYS = 0.2
 RESAMPLED = 0.8
 RESAMPLES = 20
+"""Draws of that share of the circuits, each clustered anew, behind a cut's stability."""
 STABLE = 0.8
+"""A cut must be at least this stable to be chosen,"""
 LEVEL = 0.05
+"""and its p-value against data of one family at most this."""
 
 
 def average_linkage(distances: np.ndarray) -> np.ndarray:

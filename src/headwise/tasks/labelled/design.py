@@ -11,7 +11,9 @@ from headwise.tasks.labelled.types import Contrast, Task
 BALANCE = 2.0
 """Most frequent over least frequent value of a group."""
 CORRELATION = 0.2
+"""Labels that follow position more closely than this are warned of: a head could answer by position alone."""
 FEW_VALUES = 4
+"""With fewer values of the feature a warning says that they bound the rank that can be found."""
 
 
 def design_warnings(task: Task) -> list[str]:
