@@ -34,7 +34,8 @@ def speed(count: int = 64) -> None:
     import headwise
     from headwise.bases.cell import layer_channels
     from headwise.model.batch import Batch
-    from headwise.survey.chunks import CHUNK, TraceRules, cut, trace_chunk
+    from headwise.scale.work import cut
+    from headwise.survey.chunks import CHUNK, TraceJob, trace_chunk
     from headwise.tasks.answers.make import make_answers
 
     torch.set_num_threads(1)
@@ -42,17 +43,17 @@ def speed(count: int = 64) -> None:
     for layer in range(model.n_layers):
         layer_channels(model, layer)
     answers = make_answers("ioi", model.tokenizer, prompts=count)
-    chunks = cut(answers.prompts)
-    rules = TraceRules()
+    chunks = cut(answers.prompts, CHUNK)
+    rules = TraceJob()
 
     def forward(rows: list[list[int]]) -> None:
         with torch.no_grad():
             model.hf(input_ids=Batch.of(rows).ids, use_cache=False)
 
-    trace_chunk(model, cut(answers.prompts[:4])[0], rules)
+    trace_chunk(model, cut(answers.prompts[:4], CHUNK)[0], rules)
     traced, single, batched = [], [], []
     for chunk in chunks:  # in turns, so that a busy moment of the machine hits all alike
-        ids = [list(model.tokenizer(p.prompt).input_ids) for p in chunk.prompts]
+        ids = [list(model.tokenizer(p.prompt).input_ids) for p in chunk.items]
         by_length = sorted(ids, key=len)
         single.append(taken(lambda ids=ids: [forward([row]) for row in ids]))
         traced.append(taken(lambda chunk=chunk: trace_chunk(model, chunk, rules)))

@@ -225,9 +225,9 @@ def lines(draw: st.DrawFn) -> list[str]:
             del values[name]
         else:
             values[name] = draw(hostile(found[verb, under], parameter))
-    words = [verb, under] if under else [verb]
+    words: list[str] = [verb, under] if under else [verb]
     words += ["-q"] if draw(st.booleans()) else []
-    places = []
+    places: list[str] = []
     for name, value in values.items():
         flag = next((one for one in parameters[name].opts if one.startswith("--")), None)
         if value is True and flag:
@@ -235,7 +235,7 @@ def lines(draw: st.DrawFn) -> list[str]:
         elif value is not False:
             for one in value if isinstance(value, list) else [value]:
                 joined = flag is not None and draw(st.booleans())
-                said = [f"{flag}={one}"] if joined else [flag, one] if flag else [one]
+                said = [f"{flag}={one}"] if joined else [str(flag), str(one)] if flag else [str(one)]
                 (words if flag else places).extend(said)
     return words + (["--"] if draw(st.booleans()) else []) + places
 

@@ -14,7 +14,7 @@ from tiny import prompts_of, tiny
 
 from headwise import AddVectors, RemoveWithin, SetVectors, Subspace, SwapWithin
 from headwise.errors import HeadwiseError
-from headwise.model.edits import Edit
+from headwise.model.edits import Edit, VectorEdit
 from headwise.model.model import Model
 from headwise.types import Head
 
@@ -26,7 +26,7 @@ def _subspace(model: Model, rank: int, seed: int = 0) -> Subspace:
     return Subspace.spanned_by(torch.randn(model.d_head, rank, generator=generator, dtype=model.dtype))
 
 
-def _edits(model: Model) -> list[Edit]:
+def _edits(model: Model) -> list[VectorEdit]:
     generator = torch.Generator().manual_seed(1)
     vector = torch.randn(model.d_head, generator=generator, dtype=model.dtype)
     several = torch.randn(2, model.d_head, generator=generator, dtype=model.dtype)
@@ -40,7 +40,7 @@ def _edits(model: Model) -> list[Edit]:
     ]
 
 
-def _written_out(edits: list[Edit]):
+def _written_out(edits: list[VectorEdit]):
     def edit(layer: int, queries: torch.Tensor, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         queries, keys = queries.clone(), keys.clone()
         for each in edits:
