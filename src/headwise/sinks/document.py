@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headwise.sinks.result import SinksResult
 
 
-def document(study: SinksResult) -> dict[str, Any]:
+def to_json(study: SinksResult) -> dict[str, Any]:
     """Everything but vectors: sinks, heads with both sides, clusters, sources, removal."""
     return {
         "model": study.model,

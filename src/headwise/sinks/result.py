@@ -111,9 +111,9 @@ class SinksResult:
 
     def to_json(self) -> dict[str, Any]:
         """One document: everything but vectors."""
-        from headwise.sinks.document import document
+        from headwise.sinks.document import to_json
 
-        return document(self)
+        return to_json(self)
 
     def to_pandas(self) -> dict[str, DataFrame]:
         """Tables by name; needs the extra ``headwise[pandas]``."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headwise.why.explain import Explanation
 
 
-def document(why: Explanation) -> dict[str, Any]:
+def to_json(why: Explanation) -> dict[str, Any]:
     """Everything but the pattern of the whole head."""
     question, answer = why.question, why.answer
     return {

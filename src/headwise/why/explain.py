@@ -18,7 +18,7 @@ from headwise.randomness import seeded
 from headwise.tokens import Prompt, shown
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Head
-from headwise.why.document import document
+from headwise.why.document import to_json
 from headwise.why.proof import Proof, prove
 from headwise.why.question import Answer, Question, ask, find_answer
 from headwise.why.sentence import sentence
@@ -78,7 +78,7 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """One document: question, attention, logit, what, who, proof (docs: How to read each number)."""
-        return document(self)
+        return to_json(self)
 
     def figure(self) -> go.Figure:
         """The three parts side by side: channels, writers, proof."""

@@ -11,7 +11,7 @@ from headwise.show import notebook
 from headwise.show.kit.escape import script_json, text
 from headwise.show.kit.page import page as filled
 from headwise.show.kit.page import script
-from headwise.why.document import document
+from headwise.why.document import to_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +27,7 @@ def page(why: Explanation) -> str:
     """The page. Its script only ever sets text, so nothing in a prompt can become markup."""
     quoted = {*(why.tokens[i] for i in (why.query, why.key)), why.answer.text, why.answer.wrong_text}
     data = {
-        **document(why),
+        **to_json(why),
         "pattern": _pattern(why.pattern),
         # The tokens as the sentences quote them, so that the page can keep each in one piece.
         "quoted": sorted(map(repr, quoted), key=len, reverse=True),
