@@ -183,7 +183,7 @@ def test_sinks(inert: Callable[[str], Any]) -> None:
     hostile = replace(
         found,
         model=ALL,
-        settings={**found.settings, "texts": ALL},
+        config={**found.config, "texts": ALL},
         sinks=[replace(sink, token=ALL) for sink in found.sinks],
         gained=[(ALL, count) for _, count in found.gained] or [(ALL, 1)],
     )

@@ -140,7 +140,7 @@ def test_trace_writes_every_file_and_intervene_reads_it(command: Command, tmp_pa
     assert done.returncode == 0, done.stderr
     effects = json.loads(done.stdout)["effects"]
     assert [len(e["edges"]) for e in effects] == [1, 1, 2]
-    assert effects[0]["edited"]["attention"][0] < effects[0]["clean"]["attention"][0] - 0.2
+    assert effects[0]["edited"]["cells"][0] < effects[0]["clean"]["cells"][0] - 0.2
 
 
 @pytest.mark.real

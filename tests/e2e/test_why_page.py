@@ -244,7 +244,7 @@ def test_hostile_prompt_is_text(show: Opener, odd: Explanation) -> None:
 @browsed
 def test_three_hundred_tokens(show: Opener, why: Explanation) -> None:
     pattern = torch.softmax(torch.randn(300, 300).masked_fill(~torch.ones(300, 300).tril().bool(), -9e9), -1)
-    question = replace(why.question, query=299, key=140)
+    question = replace(why.question, cell=why.question.cell._replace(query=299, key=140))
     shown = show(
         replace(why, tokens=tuple(f" word{i}" for i in range(300)), pattern=pattern, question=question)
     )

@@ -230,7 +230,10 @@ def test_the_command_prints_a_summary(
         (("none.jsonl", "--out", "x"), "there is no file 'none.jsonl'"),
         (("ioi",), "missing option"),
         (("ioi", "--out", "x", "--model", str(DATA)), "no usable prompt for this model's tokenizer"),
-        (("ioi", "--out", "x", "--model", str(DATA), "--prompts", "0"), "0 names"),
+        (
+            ("ioi", "--out", "x", "--model", str(DATA), "--prompts", "0"),
+            "invalid value '0' for --prompts: it should be greater",
+        ),
     ],
 )
 def test_bad_requests_are_one_line(

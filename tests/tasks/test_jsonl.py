@@ -79,7 +79,7 @@ BAD = {
     11: (line(query=True), "query: true is neither the name of a marked span nor a pair of characters"),
     12: (line(query=10**30), "query 1000000000000000000000000000000 is outside"),
     13: (line(positive=[[0.5, 1]]), r"positive\[0\]: \[0.5, 1\] is neither"),
-    14: (line(feature="f" * 300), "feature has 300 characters: at most 200 are read"),
+    14: (line(feature="f" * 1001), "feature has 1001 characters: at most 1000 are read"),
     15: (line(groups={"entity": None}), "groups.entity: null is not a label"),
 }
 

@@ -8,6 +8,7 @@ waits for torch; for the same reason verbs import what is heavy inside their fun
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -166,7 +167,7 @@ def _run_verb(arguments: list[str]) -> int:
             if type(error).__name__ == "Abort":
                 raise KeyboardInterrupt from error
             raise
-        raise HeadwiseError(f"{_one_line(error)} (see `headwise {name} --help`)") from error
+        raise HeadwiseError(f"{_one_line(error, rest)} (see `headwise {name} --help`)") from error
     return code if isinstance(code, int) else 0
 
 
@@ -197,7 +198,8 @@ def overview() -> str:
     return "\n\n".join(parts)
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: Exception, arguments: Sequence[str] = ()) -> str:
+    """A usage error of the option parser as one line that quotes what was given."""
     from headwise.strings import shortened
 
     words = str(getattr(error, "format_message")()).split()  # noqa: B009
@@ -208,7 +210,29 @@ def _one_line(error: Exception) -> str:
         .replace(": Value error, ", ": ")
         .replace("(Possible options", "(possible options")
     )
-    return text[:1].lower() + text[1:]
+    text = text[:1].lower() + text[1:]
+    found = _BAD_VALUE.match(text)
+    given = _value_of(found[1], arguments) if found else None
+    if found and given is not None and repr(given) not in text:
+        text = f"invalid value {shortened(given)!r} for {found[1]}{text[found.end() :]}"
+    return text
+
+
+_BAD_VALUE = re.compile(r"invalid value for '(--[\w-]+)'")
+
+
+def _value_of(option: str, arguments: Sequence[str]) -> str | None:
+    """What was given for an option.
+
+    >>> _value_of("--draws", ["text", "--draws", "0"]), _value_of("--draws", ["--draws=-1"]), _value_of("--draws", [])
+    ('0', '-1', None)
+    """
+    for word, after in zip(arguments, [*arguments[1:], None], strict=False):
+        if word == option:
+            return after
+        if word.startswith(f"{option}="):
+            return word.removeprefix(f"{option}=")
+    return None
 
 
 def _complain(message: str) -> int:

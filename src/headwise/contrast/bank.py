@@ -6,17 +6,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from headwise import jsons
 from headwise.errors import HeadwiseError
 from headwise.files import write_bytes
 from headwise.strings import printable, shortened
 from headwise.types import Head, Subspace
-from headwise.validation import Index, Name, Row, Sha256, Shape, check, quoted
+from headwise.validation import Index, Row, Sha256, Shape, check, quoted
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -166,13 +166,17 @@ def _file(path: str | Path) -> Path:
     return path / FILE if path.is_dir() or path.suffix != ".safetensors" else path
 
 
+FeatureName = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
+"""A feature's name, or those of several joined: as long as the names that a task may give them."""
+
+
 class _FeatureShape(Shape):
-    name: Name
+    name: FeatureName
     head: str
     rank: Index
     rank_energy: Index
     rank_null: Index
-    parts: Row[Name]
+    parts: Row[FeatureName]
 
 
 class _BankShape(Shape):

@@ -41,7 +41,7 @@ PromptText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_no_
 Label = Annotated[Text, BeforeValidator(_as_label)]
 Title = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=200),
+    StringConstraints(min_length=1, max_length=1000),
     AfterValidator(_no_nul),
     BeforeValidator(_as_label),
 ]
