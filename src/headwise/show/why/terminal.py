@@ -143,8 +143,8 @@ def _proof(why: Explanation) -> list[RenderableType]:
     columns = ("", "predicted", "attention", f"p({quoted(_short(why.answer.text))})", "lead", "percentile")
     rows = [("now", "", *_outcome(proof.before), "")]
     names = {
-        "query": "without the query's signals",
-        "key": "without the key's signals",
+        "query": "without query signals",
+        "key": "without key signals",
         "both": "without both",
     }
     for test in proof.tests:
