@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from headwise.sinks.find import Parking
+from headwise.sinks.proof import Shared
 from headwise.sinks.signals import SIDES
 from headwise.types import Head
 
@@ -66,9 +67,29 @@ def to_json(study: SinksResult) -> dict[str, Any]:
         "removal": {
             "one_by_one": study.one_by_one,
             "gained": [{"token": token, "times": n} for token, n in study.gained],
-            "shared": [{**vars(s), "heads": [str(h) for h in s.heads]} for s in study.shared],
+            "shared": [_shared(s) for s in study.shared],
         },
         "seconds": round(study.seconds, 1),
+    }
+
+
+def _shared(one: Shared) -> dict[str, Any]:
+    removed, change = one.removed, one.loss_change
+    return {
+        "side": one.side,
+        "name": one.name,
+        "heads": [str(head) for head in one.heads],
+        "prompts": one.prompts,
+        "attention": one.attention,
+        "removed": removed.mean,
+        "removed_low": removed.low,
+        "removed_high": removed.high,
+        "control": one.control,
+        "loss": one.loss,
+        "loss_change": change.mean,
+        "loss_low": change.low,
+        "loss_high": change.high,
+        "control_loss_change": one.control_loss_change,
     }
 
 
@@ -85,8 +106,8 @@ def _head(study: SinksResult, head: Head) -> dict[str, Any]:
             continue
         record = {
             "side": side,
-            "distance": a.distance,
-            "ci": [a.low, a.high],
+            "distance": a.distance.mean,
+            "ci": [a.distance.low, a.distance.high],
             "shuffled": a.shuffled,
             "others": a.others,
             "others_firings": a.others_firings,

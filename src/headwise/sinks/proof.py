@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headwise.bases.cell import Channels, layer_channels, one_thread
 from headwise.circuits.counterfactual import Case, Removal, Trial, edited_attention, mean
-from headwise.intervals import mean_interval
+from headwise.intervals import estimate
 from headwise.model.edits import Edit, VectorEdit
 from headwise.model.reading import Rotary
 from headwise.model.stream import split
@@ -27,7 +27,7 @@ from headwise.scale.work import Chunk, cut
 from headwise.sinks.find import MAX_TOKENS, Parking, on_sinks
 from headwise.sinks.signals import Parked, head_space
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Head, Side
+from headwise.types import Cell, Estimate, Head, Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -155,16 +155,13 @@ class Shared:
     prompts: int
     attention: float
     """On sinks, mean over heads and prompts, untouched."""
-    removed: float
-    removed_low: float
-    removed_high: float
+    removed: Estimate
+    """The same without the direction, over prompts."""
     control: float
     """The same with a random direction of the same size in each head's reads (mean over draws)."""
     loss: float
     """Next-token loss in nats, untouched."""
-    loss_change: float
-    loss_low: float
-    loss_high: float
+    loss_change: Estimate
     control_loss_change: float
 
 
@@ -216,22 +213,18 @@ def _shared(model: Model, parking: Parking, plan: Plan, draws: int, seed: int) -
     for draw in range(draws):
         turned = [_elsewhere(e, rotations[e.head.layer], seed, side, name, str(e.head), draw) for e in chosen]
         controls.append(_run(model, parking, heads, turned))
-    after, low, high = mean_interval(removed[0], seed, "shared", side, name)
-    change, loss_low, loss_high = mean_interval(removed[1] - clean[1], seed, "shared loss", side, name)
+    after = estimate(removed[0], seed, "shared", side, name)
+    change = estimate(removed[1] - clean[1], seed, "shared loss", side, name)
     return Shared(
         side=side,
         name=name,
         heads=heads,
         prompts=len(parking.token_ids),
         attention=float(clean[0].nanmean()),
-        removed=float(after),
-        removed_low=float(low),
-        removed_high=float(high),
+        removed=after,
         control=float(torch.stack([c[0] for c in controls]).nanmean()),
         loss=float(clean[1].mean()),
-        loss_change=float(change),
-        loss_low=float(loss_low),
-        loss_high=float(loss_high),
+        loss_change=change,
         control_loss_change=float(torch.stack([c[1] - clean[1] for c in controls]).mean()),
     )
 

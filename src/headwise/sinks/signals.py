@@ -27,7 +27,7 @@ from headwise.scale.work import Chunk
 from headwise.sinks.find import AWAY, BATCH, Parking
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Head, Side
+from headwise.types import Cell, Estimate, Head, Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -232,10 +232,8 @@ class Agreement:
     """How alike the control signals of one head and side are over prompts."""
 
     firings: int
-    distance: float
+    distance: Estimate
     """Mean cosine distance between the signals of two prompts: 0 the same, 1 unrelated."""
-    low: float
-    high: float
     shuffled: float
     """The same for signals of the same sizes in random channels (mean over draws)."""
     shuffled_low: float
@@ -248,7 +246,7 @@ class Agreement:
 
     @property
     def controlled(self) -> bool:
-        return self.distance < CONTROLLED
+        return self.distance.mean < CONTROLLED
 
 
 def cosine_distance(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -279,9 +277,7 @@ def agreement(
     draws = torch.stack([cosine_distance(_shuffle(vectors, generator)) for _ in range(SHUFFLES)])
     return Agreement(
         firings=n,
-        distance=float(cosine_distance(vectors)),
-        low=float(low),
-        high=float(high),
+        distance=Estimate(float(cosine_distance(vectors)), float(low), float(high), n=n, clusters=n),
         shuffled=float(draws.mean()),
         shuffled_low=float(draws.quantile(0.025)),
         others=float(cosine_distance(others)) if len(others) >= MIN_SIGNALS else None,

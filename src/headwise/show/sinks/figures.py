@@ -112,7 +112,7 @@ def agreement_by_layer(study: SinksResult) -> go.Figure:
                 "circle-open",
                 [(h, a.others) for h, a in found if a.others is not None],
             ),
-            ("at sinks", PALETTE[0], "circle", [(h, a.distance) for h, a in found]),
+            ("at sinks", PALETTE[0], "circle", [(h, a.distance.mean) for h, a in found]),
         ]
         for name, colour, symbol, points in series:
             figure.add_scatter(
@@ -254,10 +254,10 @@ def shared_bars(study: SinksResult) -> go.Figure:
         subplot_titles=("attention on sinks", "change of next-token loss (nats)"),
         horizontal_spacing=0.1,
     )
-    removed = [s.removed for s in study.shared]
-    change = [s.loss_change for s in study.shared]
-    ends = [s.removed_low for s in study.shared], [s.removed_high for s in study.shared]
-    loss_ends = [s.loss_low for s in study.shared], [s.loss_high for s in study.shared]
+    removed = [s.removed.mean for s in study.shared]
+    change = [s.loss_change.mean for s in study.shared]
+    ends = [s.removed.low for s in study.shared], [s.removed.high for s in study.shared]
+    loss_ends = [s.loss_change.low for s in study.shared], [s.loss_change.high for s in study.shared]
     bars = (
         (1, "untouched", PALETTE[0], [s.attention for s in study.shared], None),
         (1, "direction removed", PALETTE[1], removed, between(removed, *ends)),

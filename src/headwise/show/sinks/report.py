@@ -59,12 +59,12 @@ SHARED: TableColumns[Shared] = {
     "heads": lambda s: len(s.heads),
     "untouched": lambda s: s.attention,
     TableColumn(name="removed (95 %)", number=True): lambda s: (
-        f"{s.removed:.3f} ({s.removed_low:.3f} to {s.removed_high:.3f})"
+        f"{s.removed.mean:.3f} ({s.removed.low:.3f} to {s.removed.high:.3f})"
     ),
     "random": lambda s: s.control,
     "loss": lambda s: s.loss,
     TableColumn(name="change of loss (95 %)", number=True): lambda s: (
-        f"{s.loss_change:+.3f} ({s.loss_low:+.3f} to {s.loss_high:+.3f})"
+        f"{s.loss_change.mean:+.3f} ({s.loss_change.low:+.3f} to {s.loss_change.high:+.3f})"
     ),
     "change, random": lambda s: s.control_loss_change,
 }
@@ -117,9 +117,9 @@ def _agreement(study: SinksResult) -> list[Block]:
         "head": lambda row: str(row[0]),
         "side": lambda row: row[1],
         "attention": lambda row: float(study.attention[row[0].layer, row[0].index]),
-        "distance": lambda row: row[2].distance,
-        "low": lambda row: row[2].low,
-        "high": lambda row: row[2].high,
+        "distance": lambda row: row[2].distance.mean,
+        "low": lambda row: row[2].distance.low,
+        "high": lambda row: row[2].distance.high,
         "at other tokens": lambda row: row[2].others,
         "shuffled": lambda row: row[2].shuffled,
         "controlled": lambda row: row[2].controlled,
@@ -128,7 +128,7 @@ def _agreement(study: SinksResult) -> list[Block]:
     }
     found = sorted(study.agreements.items(), key=lambda item: (item[0][0], item[0][1] == "key"))
     rows = [(head, side, agreement) for (head, side), agreement in found]
-    best = sorted(rows, key=lambda row: row[2].distance)[:SHOWN]
+    best = sorted(rows, key=lambda row: row[2].distance.mean)[:SHOWN]
     return [
         Markdown(PROSE("agreement", controlled=CONTROLLED)),
         Figure(figures.agreement_by_layer(study), PROSE("agreement figure"), Table.of(rows, columns)),

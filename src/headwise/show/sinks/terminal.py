@@ -75,7 +75,7 @@ def _agreement(study: SinksResult, top: int) -> RenderableType:
         found = study.of(side)
         if not found:
             continue
-        middle = sorted(a.distance for _, a in found)[len(found) // 2]
+        middle = sorted(a.distance.mean for _, a in found)[len(found) // 2]
         others = sorted(a.others for _, a in found if a.others is not None)
         writers = ", ".join(f"{w.component} {w.share:.0%}" for w in study.writers(side)[:3])
         rows.append(
@@ -145,9 +145,9 @@ def _shared(study: SinksResult) -> RenderableType:
             s.name,
             str(len(s.heads)),
             f"{s.attention:.3f}",
-            f"{s.removed:.3f}",
+            f"{s.removed.mean:.3f}",
             f"{s.control:.3f}",
-            f"{s.loss_change:+.2f}",
+            f"{s.loss_change.mean:+.2f}",
             f"{s.control_loss_change:+.2f}",
         )
         for s in study.shared
