@@ -293,6 +293,13 @@ def run(arguments: Sequence[str], typed: bytes) -> tuple[int, str, str]:
     return code, out.getvalue(), said.getvalue()
 
 
+def _asks_for_json(arguments: list[str]) -> bool:
+    """Whether ``--json`` is surely meant as a flag: behind another option it may be that option's value."""
+    if "--json" not in arguments or {"-h", "--help", "--version"} & set(arguments):
+        return False
+    return not arguments[arguments.index("--json") - 1].startswith("-")
+
+
 @tried(0.25)
 @given(lines(), st.one_of(st.just(PROMPT["prompt"].encode()), st.binary(max_size=20)))
 def test_command_lines(arguments: list[str], typed: bytes) -> None:
@@ -303,7 +310,7 @@ def test_command_lines(arguments: list[str], typed: bytes) -> None:
     assert "Traceback" not in said
     if code == 0:
         COUNTS[target, "taken"] += 1
-        if "--json" in arguments and not {"-h", "--help", "--version"} & set(arguments):
+        if _asks_for_json(arguments):
             json.loads(out)
         return
     assert code == 2, (code, said)

@@ -39,7 +39,9 @@ def attention(
 
     loaded = load(model)
     given = chat_prompt(loaded.tokenizer, text) if chat else text
-    found = strongest_heads(loaded, given, to=to, query="-1" if query is None else query, top=top, sinks=sinks)
+    found = strongest_heads(
+        loaded, given, to=to, query="-1" if query is None else query, top=top, sinks=sinks
+    )
     if as_json:
         print_json(found.to_json())
         return

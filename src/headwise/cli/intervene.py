@@ -50,7 +50,9 @@ def intervene(
     from headwise.progress import Working
     from headwise.show.circuits.terminal import effects_table
 
-    choose_edges(Circuit.load(circuit), edges, top)  # a damaged file or a mistyped edge should not wait for the model
+    choose_edges(
+        Circuit.load(circuit), edges, top
+    )  # a damaged file or a mistyped edge should not wait for the model
     loaded = load(model)
     read = Circuit.load(circuit, loaded)
     chosen = choose_edges(read, edges, top)
