@@ -12,6 +12,7 @@ from toy_answers import answer_lines, small_model
 import headwise
 from headwise.survey.records import CircuitRun
 
+pytestmark = pytest.mark.slow
 TEXTS = [one["prompt"] for one in answer_lines(6)]
 
 

@@ -165,6 +165,7 @@ def test_which_firings_are_traced_does_not_depend_on_the_batches(monkeypatch: py
     assert len(found[0]) < len(whole)
 
 
+@pytest.mark.slow
 def test_two_workers_find_the_same(tmp_path: Path) -> None:
     model, texts = (
         small_model(),

@@ -55,6 +55,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_run_continues_to_the_same_bytes(
