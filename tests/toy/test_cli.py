@@ -105,7 +105,7 @@ def test_folders_of_others_are_refused(tmp_path, world):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["payload", "--r1", "0"], "'--r1': it should be greater than or equal to 1"),
+        (["payload", "--r1", "0"], "invalid value '0' for --r1: it should be greater than or equal to 1"),
         (["payload", "--r2", "65"], "rank 65"),
         (["payload", "--preset", "mine"], "'mine' is not one of 'released', 'paper'"),
         (["payload", "--latents", "x"], "'x' is not one of 'discrete', 'gaussian'"),
@@ -114,7 +114,10 @@ def test_folders_of_others_are_refused(tmp_path, world):
         (["payload", "--out", "/dev/null/run"], "cannot be written"),
         (["alignment", "--case", "x"], "'x' is not one of 'none', 'pair', 'pairs'"),
         (["alignment", "--out", "/dev/null/run"], "cannot be written"),
-        (["training", "--steps", "0"], "'--steps': it should be greater than or equal to 1"),
+        (
+            ["training", "--steps", "0"],
+            "invalid value '0' for --steps: it should be greater than or equal to 1",
+        ),
     ],
 )
 def test_bad_input_is_one_line(arguments, message, capsys):
