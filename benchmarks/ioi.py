@@ -114,4 +114,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] and sys.argv[1].startswith("-"):
+        sys.exit("usage: python benchmarks/ioi.py [FOLDER]")  # an option must not become a folder of that name
     main(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/ioi"))
