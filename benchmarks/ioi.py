@@ -115,5 +115,6 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] and sys.argv[1].startswith("-"):
-        sys.exit("usage: python benchmarks/ioi.py [FOLDER]")  # an option must not become a folder of that name
+        # An option must not become a folder of that name.
+        sys.exit("usage: python benchmarks/ioi.py [FOLDER]")
     main(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/ioi"))
