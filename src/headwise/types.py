@@ -112,8 +112,8 @@ class Cell(NamedTuple):
 
 
 ComponentKind = Literal["embedding", "head", "mlp", "bias", "offset"]
-_LAYER_KINDS: dict[str, ComponentKind] = {"MLP": "mlp", "bias": "bias"}
-_LAYER_NAME = re.compile(r"(MLP|bias)([0-9]{1,9})")
+_LAYER_KINDS: dict[str, ComponentKind] = {"MLP": "mlp", "bias": "bias", "offset": "offset"}
+_LAYER_NAME = re.compile(r"(MLP|bias|offset)([0-9]{1,9})")
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -121,11 +121,12 @@ class Component:
     """One writer into the residual stream.
 
     ``head`` is what one head carried from one source token; ``bias`` is a layer's attention output bias, with the
-    value bias folded in (attention rows sum to one, so it does not depend on the token read); ``offset`` exists
-    only in a head's q/k space: what the norm's shift and the query or key bias add there.
+    value bias folded in (attention rows sum to one, so it does not depend on the token read); ``offset`` is what a
+    reader's own constants add: in a head's q/k space the norm's shift and the query or key bias, and with a layer all
+    biases of that layer's MLP and the shifts of its norms.
 
-    >>> Component("head", 3, 1, source=7), Component("mlp", 2), Component("embedding")
-    (L3H1<-7, MLP2, embedding)
+    >>> Component("head", 3, 1, source=7), Component("mlp", 2), Component("embedding"), Component("offset", 2)
+    (L3H1<-7, MLP2, embedding, offset2)
     """
 
     kind: ComponentKind
@@ -142,13 +143,15 @@ class Component:
 
     @property
     def name(self) -> str:
-        """The component whatever token it read: ``L9H6``, ``MLP2``, ``bias3``, ``embedding``, ``offset``."""
+        """The component whatever token it read: ``L9H6``, ``MLP2``, ``bias3``, ``offset2``, ``embedding``."""
         if self.kind == "head":
             return str(self.head)
         if self.kind == "mlp":
             return f"MLP{self.layer}"
         if self.kind == "bias":
             return f"bias{self.layer}"
+        if self.kind == "offset" and self.layer >= 0:
+            return f"offset{self.layer}"
         return self.kind
 
     @classmethod

@@ -15,32 +15,8 @@ from torch import Tensor, nn
 from headwise.errors import HeadwiseError
 from headwise.model.architectures import Architecture
 from headwise.model.attend import soft_cap
-
-
-@dataclass(frozen=True, slots=True)
-class Norm:
-    """LayerNorm or RMSNorm with its per-token scale made explicit, so that it can be frozen.
-
-    A norm is x ↦ gain · centre(x) · s(x) + shift with one scalar s per token; with s frozen it is linear up to the
-    shift, and so splits over the parts of x.
-    """
-
-    centred: bool
-    gain: Tensor
-    shift: Tensor | None
-    eps: float
-
-    def scale(self, x: Tensor) -> Tensor:
-        """The scalar each token is multiplied by: [..., d] -> [..., 1]."""
-        if self.centred:
-            return torch.rsqrt(x.var(-1, keepdim=True, correction=0) + self.eps)
-        return torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
-
-    def linear(self, part: Tensor, scale: Tensor) -> Tensor:
-        """What the norm makes of one part of the stream when the token's scale is frozen (no shift)."""
-        if self.centred:
-            part = part - part.mean(-1, keepdim=True)
-        return part * scale * self.gain.to(part.dtype)
+from headwise.model.mlp import MLPParts
+from headwise.model.norm import Norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +82,37 @@ class Anatomy:
     def mlp_output(self, layer: int) -> nn.Module:
         return _follow(self.layers[layer], self.family.mlp_output)
 
+    def mlp(self, layer: int) -> MLPParts:
+        """The MLP of a layer, ready to be computed and to be read backwards."""
+        holder, at = self.layers[layer], self.family.mlp
+        (gate, gate_bias), (up, up_bias), (down, down_bias) = (
+            (None, None) if path is None else self._matrix(_follow(holder, path))
+            for path in (at.gate, at.up, at.down)
+        )
+        assert up is not None
+        assert down is not None
+        if at.gate == at.up:
+            (gate, up), (gate_bias, up_bias) = (
+                up.chunk(2),
+                (None, None) if up_bias is None else up_bias.chunk(2),
+            )
+        return MLPParts(
+            norm=self._norm(holder, at.norm),
+            gate=gate,
+            gate_bias=gate_bias,
+            up=up,
+            up_bias=up_bias,
+            activation=_follow(holder, at.activation),
+            down=down,
+            down_bias=down_bias,
+            post_norm=self._norm(holder, at.post_norm),
+        )
+
+    @property
+    def parallel(self) -> bool:
+        """Whether attention and MLP of a layer read the same stream (GPT-NeoX); else the MLP reads attention, too."""
+        return bool(getattr(self.config, "use_parallel_residual", False))
+
     def query(self, layer: int) -> Projection:
         projection = self._project(layer, 0)
         if not self.family.query_premultiplied:
@@ -126,6 +133,12 @@ class Anatomy:
         weight = module.weight if self.family.projections == "conv1d_thirds" else module.weight.T
         by_head = weight.view(self.n_heads, self.d_head, self.d_model).mT
         return OutputProjection(by_head, getattr(module, "bias", None))
+
+    def _matrix(self, module: Any) -> tuple[Tensor, Tensor | None]:
+        """Weight [out, in] and bias of a linear layer."""
+        # Conv1D stores [in, out], Linear [out, in]
+        weight = module.weight.T if self.family.projections == "conv1d_thirds" else module.weight
+        return weight, getattr(module, "bias", None)
 
     def _project(self, layer: int, which: int) -> Projection:
         """Query (0), key (1) or value (2) weights of a layer, [heads, d_head, d_model]."""

@@ -16,6 +16,22 @@ QKNorm = Literal["none", "token_head", "head_token", "all_heads"]
 
 
 @dataclass(frozen=True, slots=True)
+class MLPLayout:
+    """Where a layer keeps the parts of its MLP (dotted paths from the layer; ``None`` where there is no such part).
+
+    A gated MLP multiplies activation(gate) with up; a plain one has no gate and activates up itself. Where gate and up
+    are one linear layer, its first half is the gate (Phi-3).
+    """
+
+    norm: str | None = "post_attention_layernorm"
+    gate: str | None = "mlp.gate_proj"
+    up: str = "mlp.up_proj"
+    down: str = "mlp.down_proj"
+    activation: str = "mlp.act_fn"
+    post_norm: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Architecture:
     """Where one architecture family keeps its parts (dotted paths; ``None`` where the part does not exist).
 
@@ -38,6 +54,7 @@ class Architecture:
     attention_post_norm: str | None = None
     mlp_output: str = "mlp"
     """The module whose output (after a post-norm, if any) is what the MLP adds to the stream."""
+    mlp: MLPLayout = MLPLayout()
     gain_offset: float = 0.0
     """1.0 where the norm multiplies by (1 + weight), as Gemma does."""
     qk_norm: QKNorm = "none"
@@ -51,6 +68,7 @@ _POST_NORMED: dict[str, Any] = {
     "attention_post_norm": "post_attention_layernorm",
     "mlp_output": "post_feedforward_layernorm",
 }
+_BOTH_NORMED = MLPLayout(norm="pre_feedforward_layernorm", post_norm="post_feedforward_layernorm")
 
 ARCHITECTURES: dict[str, Architecture] = {
     family.name: family
@@ -65,6 +83,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             projection_names=("c_attn",),
             output="c_proj",
             attention_norm="ln_1",
+            mlp=MLPLayout(norm="ln_2", gate=None, up="mlp.c_fc", down="mlp.c_proj", activation="mlp.act"),
         ),
         Architecture(
             "gpt_neox",
@@ -74,15 +93,27 @@ ARCHITECTURES: dict[str, Architecture] = {
             projections="interleaved_by_head",
             projection_names=("query_key_value",),
             output="dense",
+            mlp=MLPLayout(gate=None, up="mlp.dense_h_to_4h", down="mlp.dense_4h_to_h", activation="mlp.act"),
         ),
         Architecture("llama"),
         Architecture("mistral"),
         Architecture("qwen2"),
         Architecture("qwen3", qk_norm="token_head"),
-        Architecture("gemma2", gain_offset=1.0, **_POST_NORMED),
-        Architecture("gemma3", gain_offset=1.0, qk_norm="head_token", **_POST_NORMED),
-        Architecture("phi3", projections="stacked", projection_names=("qkv_proj",)),
-        Architecture("olmo2", attention_norm=None, qk_norm="all_heads", **_POST_NORMED),
+        Architecture("gemma2", gain_offset=1.0, mlp=_BOTH_NORMED, **_POST_NORMED),
+        Architecture("gemma3", gain_offset=1.0, qk_norm="head_token", mlp=_BOTH_NORMED, **_POST_NORMED),
+        Architecture(
+            "phi3",
+            projections="stacked",
+            projection_names=("qkv_proj",),
+            mlp=MLPLayout(gate="mlp.gate_up_proj", up="mlp.gate_up_proj", activation="mlp.activation_fn"),
+        ),
+        Architecture(
+            "olmo2",
+            attention_norm=None,
+            qk_norm="all_heads",
+            mlp=MLPLayout(norm=None, post_norm="post_feedforward_layernorm"),
+            **_POST_NORMED,
+        ),
         Architecture(
             "opt",
             trunk="model.decoder",
@@ -90,6 +121,9 @@ ARCHITECTURES: dict[str, Architecture] = {
             output="out_proj",
             attention_norm="self_attn_layer_norm",
             mlp_output="fc2",
+            mlp=MLPLayout(
+                norm="final_layer_norm", gate=None, up="fc1", down="fc2", activation="activation_fn"
+            ),
             query_premultiplied=True,
         ),
     )
