@@ -64,15 +64,25 @@ def test_files_are_byte_stable_and_complete(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_first_release_is_read(path: Path) -> None:
-    """It had no strengths, difference or top yet."""
+    """It had no strengths, difference, top or start yet."""
     data = WHOLE.to_json()
-    del data["difference"], data["top"]
+    del data["difference"], data["top"], data["start"]
     for edge in data["edges"]:
         del edge["strengths"]
     path.write_bytes(as_json(data))
     loaded = Circuit.load(path, MODEL)
     assert {e.id for e in loaded.edges} == {e.id for e in WHOLE.edges}
     assert loaded.difference is None and loaded.edges[0].strengths == ()
+    assert loaded.start == 0
+
+
+def test_a_circuit_keeps_where_its_prompt_began(path: Path) -> None:
+    moved = replace(WHOLE, start=54)
+    moved.save(path)
+    assert Circuit.load(path, MODEL).start == 54
+    replace(WHOLE, start=55).save(path)
+    with pytest.raises(HeadwiseError, match="start=55 and 10 tokens pass the model's context of 64"):
+        Circuit.load(path, MODEL)
 
 
 NOT_A_SHAPE: list[tuple[Change, str]] = [
@@ -107,6 +117,8 @@ NOT_A_SHAPE: list[tuple[Change, str]] = [
     (lambda d: head(d).update(key=99), "the id should be 'L"),
     (lambda d: head(d).update(kind="sink"), "kind is 'sink', not 'head'"),
     (lambda d: head(d).update(attention=7), "attention is 7, which is more than 1.001"),
+    (lambda d: d.update(start=-1), "start is -1, which is less than 0"),
+    (lambda d: d.update(start=1.5), "start is 1.5, not a whole number"),
     (lambda d: d.update(answer_id=-1), "answer_id is -1, which is less than 0"),
     (lambda d: d.update(mode="fast"), "mode is 'fast', not 'exact' or 'published'"),
     (lambda d: d.update(token_ids=[]), "token_ids is empty"),

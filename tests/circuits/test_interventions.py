@@ -26,6 +26,19 @@ def test_removing_all_signals_of_a_side_is_the_traced_counterfactual(variant: st
     assert boosted.edited.cells[0] > effect.edited.cells[0]
 
 
+def test_a_circuit_is_tested_where_its_prompt_began() -> None:
+    model = tiny("llama-biased", torch.float64)
+    circuit = largest_circuit(model, start=20, verify=True)
+    assert circuit.start == 20
+    assert all(abs(c.predicted - (c.edited or 0.0)) < 1e-9 for c in circuit.counterfactuals)
+    c = max(circuit.counterfactuals, key=lambda one: one.attention - one.predicted)
+    edges = circuit.into(c.target, c.side)  # pyright: ignore[reportArgumentType]
+    (effect,) = intervene(model, circuit, [edges], draws=1)
+    assert effect.edited.cells[0] == pytest.approx(c.predicted, abs=1e-9)
+    # the rotations are those of position 20: with those of position 0 another signal would leave
+    assert faithfulness(model, circuit, draws=1).clean == pytest.approx(effect.clean.lead, abs=1e-9)
+
+
 def test_a_global_edit_removes_the_signal_from_the_stream(variant: str) -> None:
     """With the norm's scalar as it was, the head that reads the edited stream sees the traced counterfactual.
 

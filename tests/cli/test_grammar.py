@@ -148,6 +148,15 @@ REFUSED = [
     (["toy", "payload", "--latents", "x"], "'x' is not one of"),
     (["toy", "training", "--out", NOWHERE], "cannot be written"),
     (["doctor", "--dtype", "int8"], "'int8' is not one of"),
+    (
+        ["attention", "x", "--start", "-1"],
+        "invalid value '-1' for --start: it should be greater than or equal to 0",
+    ),
+    (["explain", "x", "--start", "2.5"], "invalid value '2.5' for --start: it should be a valid integer"),
+    (
+        ["trace", "x", "--start", "-1"],
+        "invalid value '-1' for --start: it should be greater than or equal to 0",
+    ),
     (["trace", "x", "--rule", "x"], "'--rule': 'x' is not one of"),
 ]
 

@@ -124,9 +124,12 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-def tiny(name: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> Model:
-    """A random model whose norms, biases and weights are all far from their defaults."""
-    config_class, model_class, settings = VARIANTS[name]
+def tiny(
+    name: str, dtype: torch.dtype = torch.float32, seed: int = 0, settings: dict[str, Any] | None = None
+) -> Model:
+    """A random model whose norms, biases and weights are all far from their defaults; ``settings`` override its own."""
+    config_class, model_class, own = VARIANTS[name]
+    settings = {**own, **(settings or {})}
     torch.manual_seed(seed)
     config = getattr(transformers, config_class)(**settings)
     hf = getattr(transformers, model_class)(config)

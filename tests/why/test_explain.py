@@ -42,6 +42,19 @@ def _bank(model: Model, head: Head, ranks: tuple[int, ...] = (2, 1)) -> FeatureB
     return FeatureBank(model.name, model.weight_hash, "made up", features)
 
 
+def test_an_explanation_may_begin_anywhere() -> None:
+    model = tiny("qwen3", torch.float64)
+    clean, moved = (explain(model, IDS, head="L3H1", query=-1, start=start) for start in (0, 20))
+    assert (clean.to_json()["start"], moved.to_json()["start"]) == (0, 20)
+    assert moved.question.cell == clean.question.cell
+    assert moved.attention == pytest.approx(clean.attention, rel=1e-5)
+    assert moved.what.logit == pytest.approx(clean.what.logit, rel=1e-5)
+    assert moved.proof.error < 1e-6  # the edited passes begin where the explained one did
+    assert moved.proof.before.lead == pytest.approx(clean.proof.before.lead, rel=1e-5)
+    with pytest.raises(HeadwiseError, match="start=60 and 11 tokens pass the model's context of 64"):
+        explain(model, IDS, start=60)
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_part_sums_and_prediction_is_observation_on_every_family(name: str) -> None:
     model = tiny(name, torch.float64)

@@ -160,6 +160,7 @@ def split_cell(
     *,
     seed: int = 0,
     cache: str | Path | None = None,
+    start: int = 0,
 ) -> ChannelSplit:
     """Split one cell's logit and relative attention over the head's channels.
 
@@ -167,7 +168,11 @@ def split_cell(
     """
     wanted = model.head(head)
     got = model.capture(
-        model.prompt_ids(prompt), heads=[wanted], queries=[query], want=("q", "k", "scores", "pattern")
+        model.prompt_ids(prompt),
+        heads=[wanted],
+        queries=[query],
+        want=("q", "k", "scores", "pattern"),
+        start=start,
     )
     length = len(got.token_ids[0])
     if not -length <= key < length:

@@ -140,6 +140,8 @@ class Circuit:
     """Logit of the answer minus that of wrong, or without wrong of the best other token, in the traced pass."""
     top: str | None = None
     """The token that pass makes most likely."""
+    start: int = 0
+    """The position id of the first token in that pass."""
 
     @cached_property
     def by_id(self) -> dict[str, Node]:

@@ -197,6 +197,8 @@ def outcomes(
     plans: Sequence[Sequence[Edit]],
     answer: AnswerIds,
     cells: Sequence[Cell] = (),
+    *,
+    start: int = 0,
 ) -> list[Outcome]:
     """The prompt once with each plan's edits, all in really edited passes."""
     heads, rows = sorted({cell.head for cell in cells}), sorted({cell.query for cell in cells})
@@ -210,6 +212,7 @@ def outcomes(
         queries=rows,
         want=("pattern",),
         logits="last",
+        start=start,
         batch_size=COPIES,
         max_tokens=max(MAX_TOKENS, 4 * len(token_ids)),
     ):
@@ -222,7 +225,12 @@ def outcomes(
 
 
 def edited_attention(
-    model: Model, token_ids: Sequence[int], removals: Sequence[Removal], *, batch_size: int = COPIES
+    model: Model,
+    token_ids: Sequence[int],
+    removals: Sequence[Removal],
+    *,
+    batch_size: int = COPIES,
+    start: int = 0,
 ) -> list[float]:
     """The attention each removal leaves, in forward passes that were really edited.
 
@@ -246,7 +254,13 @@ def edited_attention(
         rows = sorted({removals[i].cell.query for i in indices})
         edits = [edit for i, copy in place for edit in removals[i].edits(copy)]
         got = model.edit(
-            [list(token_ids)] * n, edits, heads=heads, queries=rows, logits="none", batch_size=batch_size
+            [list(token_ids)] * n,
+            edits,
+            heads=heads,
+            queries=rows,
+            logits="none",
+            start=start,
+            batch_size=batch_size,
         )
         for i, copy in place:
             cell = removals[i].cell

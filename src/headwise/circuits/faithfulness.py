@@ -83,7 +83,8 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
     masks = [~everything, everything, ~inside, inside, *(~mask for mask in drawn), *drawn]
     with torch.no_grad():
         plans = [[_ablation(mask)] for mask in masks]
-        difference = [one.lead for one in outcomes(model, circuit.token_ids, plans, circuit.answer_ids)]
+        seen = outcomes(model, circuit.token_ids, plans, circuit.answer_ids, start=circuit.start)
+        difference = [one.lead for one in seen]
     return Faithfulness(
         len(heads),
         difference[0],

@@ -29,6 +29,7 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
         "prompt": circuit.prompt,
         "tokens": list(circuit.tokens),
         "token_ids": list(circuit.token_ids),
+        "start": circuit.start,
         "answer": circuit.answer,
         "wrong": circuit.wrong,
         "answer_id": circuit.answer_id,

@@ -135,14 +135,16 @@ def intervene(
     factor = 1.0 if action == "remove" else -1.0
     every = list(dict.fromkeys(e.target for chosen in edges for e in chosen))
     with torch.no_grad():
-        up = PromptWrites(split(model, list(circuit.token_ids)), 0)
+        up = PromptWrites(split(model, list(circuit.token_ids), start=circuit.start), 0)
         plans: list[list[Removal]] = [[]]
         for chosen in edges:
             plans.append(_removals(up, circuit, chosen))
             plans += [_removals(up, circuit, chosen, seed, draw) for draw in range(draws)]
         edits = [[edit for one in plan for edit in _edits(up, one, scope, factor)] for plan in plans]
         cells = [circuit.node(target).cell for target in every]
-        clean, *seen = outcomes(model, circuit.token_ids, edits, circuit.answer_ids, cells)
+        clean, *seen = outcomes(
+            model, circuit.token_ids, edits, circuit.answer_ids, cells, start=circuit.start
+        )
         effects = []
         for i, chosen in enumerate(edges):
             mine = list(dict.fromkeys(e.target for e in chosen))

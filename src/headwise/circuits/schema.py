@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, NodeKind
 from headwise.errors import HeadwiseError
+from headwise.model.batch import checked_start
 from headwise.tokens import NoTokenizer
 from headwise.types import Side
 from headwise.validation import Index, Row, Sha256, Shape, unfit
@@ -99,6 +100,7 @@ class CircuitShape(Shape):
     prompt: str | None
     tokens: Row[str]
     token_ids: Row[Index]
+    start: Count = 0
     answer: str | None
     wrong: str | None
     answer_id: Index | None
@@ -155,6 +157,7 @@ class CircuitShape(Shape):
             notes=self.notes,
             difference=self.difference,
             top=self.top,
+            start=self.start,
         )
 
 
@@ -186,7 +189,7 @@ def require_fit(circuit: Circuit, model: Model, what: str = "this circuit") -> N
         if token is not None and not 0 <= token < model.vocabulary:
             raise HeadwiseError(f"{what}: {name} {token} is not among the model's {model.vocabulary} tokens")
     try:
-        model.prompt_ids(circuit.token_ids)
+        checked_start(model, circuit.start, [len(model.prompt_ids(circuit.token_ids))])
     except HeadwiseError as error:
         raise HeadwiseError(f"{what}: {error}") from None
     for node in circuit.nodes:

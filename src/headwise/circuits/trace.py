@@ -60,6 +60,7 @@ def trace(
     rule: str | None = ...,
     verify: bool = ...,
     vectors: bool = ...,
+    start: int = ...,
 ) -> Circuit: ...
 @overload
 def trace(
@@ -75,6 +76,7 @@ def trace(
     rule: str | None = ...,
     verify: bool = ...,
     vectors: bool = ...,
+    start: int = ...,
 ) -> list[Circuit]: ...
 def trace(
     model: Model,
@@ -89,6 +91,7 @@ def trace(
     rule: str | None = None,
     verify: bool = False,
     vectors: bool = False,
+    start: int = 0,
 ) -> Circuit | list[Circuit]:
     """Trace a prompt (or several) to the circuit that made its answer, from one forward pass.
 
@@ -119,6 +122,8 @@ def trace(
         Whether to run the edited forward pass of every firing's counterfactual.
     vectors:
         Whether to keep every edge's signal as a vector.
+    start:
+        The position of each prompt's first token, with nothing before it; 0 unless the model has rotary positions.
 
     Returns
     -------
@@ -143,17 +148,15 @@ def trace(
     circuits: dict[int, Circuit] = {}
     for indices in by_length(token_ids, 64, MAX_TOKENS):
         with torch.no_grad():
-            stream = split(model, [token_ids[i] for i in indices])
+            stream = split(model, [token_ids[i] for i in indices], start=start)
             ups = [PromptWrites(stream, place) for place in range(len(indices))]
-            starts = [
+            begun = [
                 _start(model, up, logits, answers[i], wrongs[i], top_k, top_p)
                 for up, logits, i in zip(ups, _last_logits(model, ups), indices, strict=True)
             ]
-            traced = trace_down(
-                model, ups, [start.seeds if start.has_head else [] for start in starts], rules
-            )
+            traced = trace_down(model, ups, [one.seeds if one.has_head else [] for one in begun], rules)
             for place, (i, up) in enumerate(zip(indices, ups, strict=True)):
-                circuit = _circuit(model, up, traced[place], starts[place], vectors=vectors)
+                circuit = _circuit(model, up, traced[place], begun[place], vectors=vectors)
                 circuits[i] = replace(circuit, prompt=texts[i], mode=mode)
     if verify:
         circuits = {i: _verified(model, circuit) for i, circuit in circuits.items()}
@@ -292,6 +295,7 @@ def _circuit(model: Model, up: PromptWrites, traced: Traced, start: _Start, *, v
         notes=notes,
         difference=start.difference,
         top=start.top,
+        start=up.stream.start,
     )
 
 
@@ -323,12 +327,12 @@ def _verified(model: Model, circuit: Circuit) -> Circuit:
     """Run the edited pass of every counterfactual."""
     if not circuit.counterfactuals:
         return circuit
-    up = PromptWrites(split(model, list(circuit.token_ids)), 0)
+    up = PromptWrites(split(model, list(circuit.token_ids), start=circuit.start), 0)
     removals = [
         removal(up, circuit.node(c.target).cell, circuit.signals(c.target, c.side))
         for c in circuit.counterfactuals
     ]
-    edited = edited_attention(model, circuit.token_ids, removals)
+    edited = edited_attention(model, circuit.token_ids, removals, start=circuit.start)
     return replace(
         circuit,
         counterfactuals=tuple(

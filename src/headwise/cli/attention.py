@@ -26,6 +26,7 @@ def attention(
     sinks: Annotated[bool, typer.Option("--sinks", help="Show the tokens that heads rest on, too.")] = False,
     prompt_file: options.PromptFile = None,
     chat: options.Chat = False,
+    start: options.Start = 0,
     model: options.Model = None,
     as_json: options.Json = False,
 ) -> None:
@@ -40,7 +41,7 @@ def attention(
     loaded = load(model)
     given = chat_prompt(loaded.tokenizer, text) if chat else text
     found = strongest_heads(
-        loaded, given, to=to, query="-1" if query is None else query, top=top, sinks=sinks
+        loaded, given, to=to, query="-1" if query is None else query, top=top, sinks=sinks, start=start
     )
     if as_json:
         print_json(found.to_json())

@@ -24,6 +24,7 @@ ROW = (
     "prompt",
     "prompt_file",
     "chat",
+    "start",
     "head",
     "query",
     "features",
@@ -62,6 +63,7 @@ def explain(
     seed: options.Seed = 0,
     prompt_file: options.PromptFile = None,
     chat: options.Chat = False,
+    start: options.Start = 0,
     model: options.Model = None,
     as_json: options.Json = False,
     html: options.Html = None,
@@ -76,7 +78,7 @@ def explain(
     text = read_prompt(prompt, prompt_file)
     if row:
         options.refuse_unused(context, ROW, "is not used with --row")
-        _explain_row(text, chat, head, query, features or [], method, model, as_json, html, save)
+        _explain_row(text, chat, start, head, query, features or [], method, model, as_json, html, save)
         return
     every = {str(parameter.name) for parameter in context.command.params}
     options.refuse_unused(context, every - {"method"}, "is used only with --row")
@@ -107,6 +109,7 @@ def explain(
             tau=tau,
             draws=draws,
             seed=seed,
+            start=start,
             progress=progress.stage,
         )
     if html is not None:
@@ -131,14 +134,14 @@ def _part(model: Any, prompt: Any, why: Any, only: str, top: int) -> tuple[dict[
     from headwise.show.why.parts import what_in_full, who_in_full
 
     whole = why.to_json()
-    shared = ("schema", "model", "prompt", "tokens", "head", "query", "key", "attention", "logit")
+    shared = ("schema", "model", "prompt", "tokens", "start", "head", "query", "key", "attention", "logit")
     document = {name: whole[name] for name in (*shared, only)}
     if only == "who":
         return document, lambda: who_in_full(why, top)
     from headwise.bases.cell import Channels, split_cell
 
     # The control: the same score along directions that are not the head's own.
-    split = split_cell(model, prompt, why.head, why.query, why.key)
+    split = split_cell(model, prompt, why.head, why.query, why.key, start=why.start)
     channels = Channels.of(model, why.head)
     document["what"] |= {
         "sigma": channels.sigma.tolist(),
@@ -154,6 +157,7 @@ def _part(model: Any, prompt: Any, why: Any, only: str, top: int) -> tuple[dict[
 def _explain_row(
     text: str,
     chat: bool,
+    start: int,
     head: str | None,
     query: str | None,
     features: list[Path],
@@ -182,8 +186,10 @@ def _explain_row(
     bank.require(loaded)
     prompt = chat_prompt(loaded.tokenizer, text) if chat else text
     place = one_position(loaded.tokens(prompt), query or "-1", "query")
-    rows = attribution_rows(loaded, prompt, bank, heads=None if head is None else [head], query=place)
-    document = {"prompt": text, "query": place, "logits": [asdict(one) for one in rows]}
+    rows = attribution_rows(
+        loaded, prompt, bank, heads=None if head is None else [head], query=place, start=start
+    )
+    document = {"prompt": text, "start": start, "query": place, "logits": [asdict(one) for one in rows]}
     if html is not None:
         from headwise.show.contrast.report import attribution_report
 

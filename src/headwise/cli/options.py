@@ -144,6 +144,12 @@ PromptFile = Annotated[Path | None, typer.Option(help="Read the prompt from this
 Chat = Annotated[
     bool, typer.Option("--chat", help="Put the prompt into the model's chat template, as the user's turn.")
 ]
+Start = Annotated[
+    int,
+    typer.Option(
+        min=0, help="The position of the prompt's first token, with nothing before it.", metavar="N"
+    ),
+]
 Head = Annotated[str | None, typer.Option(help="The head, such as L22H4.", metavar="HEAD", callback=_head)]
 Heads = Annotated[
     str, typer.Option(help="auto, or a list such as L18H6,L20H3.", metavar="HEADS", callback=_heads)

@@ -41,6 +41,7 @@ def trace(
     top: options.Top = 15,
     prompt_file: options.PromptFile = None,
     chat: options.Chat = False,
+    start: options.Start = 0,
     model: options.Model = None,
     as_json: options.Json = False,
     html: options.Html = None,
@@ -74,6 +75,7 @@ def trace(
             rule=rule,
             verify=verify,
             vectors=vectors,
+            start=start,
         )
     if save is not None:
         circuit.save(save)

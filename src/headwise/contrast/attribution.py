@@ -178,6 +178,7 @@ def attribute_prompt(
     *,
     heads: HeadLike | Sequence[HeadLike] | None = None,
     query: int = -1,
+    start: int = 0,
 ) -> dict[Head, dict[Method, Attribution]]:
     """A prompt's logits at one query, split by the bank's fitted features in each head.
 
@@ -186,7 +187,7 @@ def attribute_prompt(
     """
     chosen = list(bank.heads) if heads is None else [Head.parse(h) for h in head_list(heads)]
     features = {h: sorted(bank.of(h, unions=False), key=lambda f: f.rank) for h in chosen}
-    seen = model.capture(model.prompt_ids(prompt), heads=chosen, queries=query, want=("q", "k"))
+    seen = model.capture(model.prompt_ids(prompt), heads=chosen, queries=query, want=("q", "k"), start=start)
     found: dict[Head, dict[Method, Attribution]] = {}
     for place, head in enumerate(chosen):
         named = {f.name: f.query for f in features[head]}
@@ -212,10 +213,11 @@ def attribution_rows(
     *,
     heads: HeadLike | Sequence[HeadLike] | None = None,
     query: int = -1,
+    start: int = 0,
 ) -> list[AttributionRow]:
     """:func:`attribute_prompt` as rows, one per head, method, feature and token."""
     tokens = model.tokens(prompt)
-    found = attribute_prompt(model, prompt, bank, heads=heads, query=query)
+    found = attribute_prompt(model, prompt, bank, heads=heads, query=query, start=start)
     return [
         row
         for head, splits in found.items()

@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headwise.arguments import count
 from headwise.errors import HeadwiseError
 from headwise.strings import in_short, whole
 
 if TYPE_CHECKING:
     from headwise.model.attend import AttentionCall
+    from headwise.model.model import Model
 
 Positions = None | int | Sequence[int] | Sequence[Sequence[int]]
 Padding = Literal["right", "left"]
@@ -32,9 +34,13 @@ class Batch:
     ids: Tensor
     starts: Tensor
     lengths: Tensor
+    counts_from: int = 0
+    """What the model is told of every prompt's first position (:func:`checked_start`)."""
 
     @classmethod
-    def of(cls, token_ids: Sequence[Sequence[int]], padding: Padding = "right") -> Batch:
+    def of(
+        cls, token_ids: Sequence[Sequence[int]], padding: Padding = "right", counts_from: int = 0
+    ) -> Batch:
         if padding not in ("right", "left"):
             raise HeadwiseError(f"padding {padding!r} is not a side: write 'right' or 'left'")
         lengths = torch.tensor([len(ids) for ids in token_ids])
@@ -45,7 +51,7 @@ class Batch:
             pad = [ids[-1]] * (columns - len(ids))
             rows.append([*ids, *pad] if padding == "right" else [*pad, *ids])
         starts = torch.zeros_like(lengths) if padding == "right" else columns - lengths
-        return cls(torch.tensor(rows), starts, lengths)
+        return cls(torch.tensor(rows), starts, lengths, counts_from)
 
     def __len__(self) -> int:
         return self.ids.shape[0]
@@ -81,19 +87,20 @@ class Batch:
         """Arguments of the forward pass.
 
         A pad to the right of a causal prompt can be nobody's key, so right padding needs no mask and keeps the
-        fastest attention kernel; left padding needs a mask and explicit position ids.
+        fastest attention kernel; left padding needs a mask. Without position ids the model counts columns from zero.
+
+        >>> Batch.of([[5, 6, 7], [8]], "left", counts_from=20).model_inputs("cpu")["position_ids"].tolist()
+        [[20, 21, 22], [20, 20, 20]]
         """
         ids = self.ids.to(device)
-        if not self.is_left_padded:
-            return {"input_ids": ids, "attention_mask": None, "position_ids": None}
         columns = torch.arange(ids.shape[1])
-        mask = columns >= self.starts[:, None]
-        position_ids = (columns - self.starts[:, None]).clamp(min=0)
-        return {
-            "input_ids": ids,
-            "attention_mask": mask.long().to(device),
-            "position_ids": position_ids.to(device),
-        }
+        mask = position_ids = None
+        if self.is_left_padded:
+            mask = (columns >= self.starts[:, None]).long().to(device)
+        if self.is_left_padded or self.counts_from:
+            position_ids = (columns - self.starts[:, None]).clamp(min=0) + self.counts_from
+            position_ids = position_ids.to(device)
+        return {"input_ids": ids, "attention_mask": mask, "position_ids": position_ids}
 
     def columns_of(self, positions: Tensor) -> Tensor:
         """Columns of positions [prompts, n]; absent positions (−1) map to the prompt's first column."""
@@ -176,6 +183,53 @@ class Packing:
         """Attention outputs of whole copies [copies, positions, heads, d_head] as those of the columns."""
         own = output[:, self.start :].flatten(0, 1)[None]
         return own if self.start == 0 else torch.cat((output[:1, : self.start], own), 1)
+
+
+def checked_start(model: Model, start: Any, lengths: Sequence[int]) -> int:
+    """The position at which prompts of these lengths begin, or one line why they cannot begin there.
+
+    RoPE sees differences of positions alone, so a prompt with the position ids start, start + 1, … and nothing before
+    it is the same computation up to rounding. It is another one where positions are learned, or where the rotations
+    themselves depend on how far the positions reach.
+    """
+    start = count(start, "start", "is before the first position", least=0)
+    if start == 0:
+        return 0
+    if model.family.learned_positions:
+        raise HeadwiseError(
+            f"start={start} cannot be used with {model.name!r}: {model.family.name} models learn each position by "
+            "itself, so another start is another prompt; leave it out"
+        )
+    for kind, switch, beyond in _switches(model.anatomy.config):
+        # beyond its switch longrope has one other table, but dynamic scaling has one for every length
+        crossing = next((n for n in lengths if start + n > switch and (beyond or n <= switch)), None)
+        if crossing is not None:
+            raise HeadwiseError(
+                f"start={start} and {crossing} tokens cross position {switch}, where {kind} scaling changes the "
+                f"rotations of {model.name!r}: {_room(switch, crossing)}"
+            )
+    longest = max(lengths, default=0)
+    if model.context is not None and start + longest > model.context:
+        raise HeadwiseError(
+            f"start={start} and {longest} tokens pass the model's context of {model.context}: "
+            f"{_room(model.context, longest)}"
+        )
+    return start
+
+
+def _room(limit: int, length: int) -> str:
+    return f"give a start of at most {limit - length}" if length < limit else "leave the start out"
+
+
+def _switches(config: Any) -> Iterator[tuple[str, int, bool]]:
+    """Kinds of scaling whose table depends on the length, where each changes, and whether it changes on and on."""
+    given: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
+    # one set of parameters, or one per kind of layer
+    for one in [given] if "rope_type" in given else given.values():
+        if one["rope_type"] == "dynamic":
+            yield "dynamic", config.max_position_embeddings, True
+        elif one["rope_type"] == "longrope":
+            yield "longrope", one["original_max_position_embeddings"], False
 
 
 def resolve_positions(positions: Positions, lengths: Sequence[int], what: str) -> list[list[int]]:

@@ -23,6 +23,7 @@ from headwise.model.batch import (
     Padding,
     Positions,
     by_length,
+    checked_start,
     pad_positions,
     resolve_positions,
 )
@@ -53,6 +54,7 @@ class Request:
     logits: Positions | Literal["last", "none"] = "none"
     edits: Sequence[Edit] = ()
     padding: Padding = "right"
+    start: int = 0
     batch_size: int = 64
     max_tokens: int = MAX_TOKENS
 
@@ -81,6 +83,7 @@ def _in_parts(
     """Batch by batch: the parts that it was cut into, each the indices of its prompts and what was captured."""
     token_ids = model.token_ids(prompts)
     lengths = [len(ids) for ids in token_ids]
+    start = checked_start(model, request.start, lengths)
     wanted = _check_wanted(request.want)
     chosen = model.heads if request.heads is None else tuple(map(model.head, head_list(request.heads)))
     rows = resolve_positions(request.queries, lengths, "query")
@@ -98,7 +101,7 @@ def _in_parts(
             raise HeadwiseError(f"an edit names prompt {edit.prompt} but there are {len(token_ids)} prompts")
 
     def collector(indices: list[int]) -> _Collector:
-        batch = Batch.of([token_ids[i] for i in indices], request.padding)
+        batch = Batch.of([token_ids[i] for i in indices], request.padding, start)
         here = pad_positions([rows[i] for i in indices]), pad_positions([columns[i] for i in indices])
         places = None if answers is None else pad_positions([answers[i] for i in indices])
         return _Collector(model, batch, chosen, wanted, *here, places, _of_batch(request.edits, indices))
@@ -209,6 +212,7 @@ class _Collector:
             scale=self.scale,
             cap=tuple(self.cap),
             held=held,
+            start=self.batch.counts_from,
         )
 
     def _note_rotary(self, layer: int, _module: object, _args: object, kwargs: dict) -> None:
@@ -293,6 +297,8 @@ class Captured:
     """Per head: the soft-cap, where the model has one."""
     held: dict[str, Tensor]
     """What was asked for, by name; read it through the properties below."""
+    start: int = 0
+    """The position id of every prompt's first token."""
 
     @property
     def q(self) -> Tensor:

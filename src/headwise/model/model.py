@@ -186,6 +186,7 @@ class Model:
         want: Wanted | Iterable[Wanted] = ("q", "k"),
         logits: Positions | Literal["last", "none"] = "none",
         padding: Padding = "right",
+        start: int = 0,
         batch_size: int = 64,
         max_tokens: int = MAX_TOKENS,
     ) -> Captured:
@@ -208,6 +209,8 @@ class Model:
             Positions whose logits are kept, ``last`` or ``none``.
         padding:
             The side on which prompts of a batch are padded, ``right`` or ``left``; it does not change the numbers.
+        start:
+            The position of each prompt's first token, with nothing before it; 0 unless the model has rotary positions.
         batch_size:
             The most prompts in one pass.
         max_tokens:
@@ -225,6 +228,7 @@ class Model:
             want=want,
             logits=logits,
             padding=padding,
+            start=start,
             batch_size=batch_size,
             max_tokens=max_tokens,
         )
@@ -260,6 +264,7 @@ class Model:
         want: Wanted | Iterable[Wanted] = ("pattern",),
         logits: Positions | Literal["last", "none"] = "last",
         padding: Padding = "right",
+        start: int = 0,
         batch_size: int = 64,
         max_tokens: int = MAX_TOKENS,
     ) -> Captured:
@@ -284,6 +289,8 @@ class Model:
             Positions whose logits are kept, ``last`` or ``none``.
         padding:
             The side on which prompts of a batch are padded, ``right`` or ``left``; it does not change the numbers.
+        start:
+            The position of each prompt's first token, with nothing before it; 0 unless the model has rotary positions.
         batch_size:
             The most prompts in one pass.
         max_tokens:
@@ -302,13 +309,19 @@ class Model:
             logits=logits,
             edits=edits,
             padding=padding,
+            start=start,
             batch_size=batch_size,
             max_tokens=max_tokens,
         )
         return _capture.run(self, prompts, request)
 
     def split(
-        self, prompts: Prompt | Sequence[Prompt], *, layers: int | None = None, padding: Padding = "right"
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        layers: int | None = None,
+        padding: Padding = "right",
+        start: int = 0,
     ) -> Stream:
         """Split the residual stream into what every component wrote; the parts sum to the model's own vectors.
 
@@ -320,6 +333,8 @@ class Model:
             Before how many of the first layers it is split; None is all, and the final norm.
         padding:
             The side on which prompts of a batch are padded, ``right`` or ``left``.
+        start:
+            The position of each prompt's first token, with nothing before it; 0 unless the model has rotary positions.
 
         Returns
         -------
@@ -328,4 +343,4 @@ class Model:
         """
         from headwise.model.stream import split
 
-        return split(self, prompts, layers=layers, padding=padding)
+        return split(self, prompts, layers=layers, padding=padding, start=start)

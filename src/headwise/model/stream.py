@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows, raw_scores
-from headwise.model.batch import Batch, Padding, resolve_positions
+from headwise.model.batch import Batch, Padding, checked_start, resolve_positions
 from headwise.model.forward import Instruments, forward
 from headwise.model.reading import Rotary, SideScalars, side_maps, side_scalars
 from headwise.tokens import Prompt
@@ -172,6 +172,11 @@ class Stream:
     @property
     def token_ids(self) -> list[list[int]]:
         return [self.batch.token_ids(prompt) for prompt in range(len(self))]
+
+    @property
+    def start(self) -> int:
+        """The position id of every prompt's first token."""
+        return self.batch.counts_from
 
     def before(self, layer: int) -> Tensor:
         """The stream [n, t, d_model] before a layer; ``n_layers`` gives the stream before the final norm."""
@@ -360,12 +365,18 @@ def _head_components(layer: int, heads: int, sources: int) -> list[Component]:
 
 
 def split(
-    model: Model, prompts: Prompt | Sequence[Prompt], *, layers: int | None = None, padding: Padding = "right"
+    model: Model,
+    prompts: Prompt | Sequence[Prompt],
+    *,
+    layers: int | None = None,
+    padding: Padding = "right",
+    start: int = 0,
 ) -> Stream:
     """One forward pass that keeps what a split needs; see :meth:`headwise.Model.split`."""
     if layers is not None and not 1 <= layers <= model.n_layers:
         raise HeadwiseError(f"layers={layers} is outside 1 to {model.n_layers}")
-    batch = Batch.of(model.token_ids(prompts), padding)
+    token_ids = model.token_ids(prompts)
+    batch = Batch.of(token_ids, padding, checked_start(model, start, [len(ids) for ids in token_ids]))
     recorder = Recorder(model, batch, model.n_layers if layers is None else layers)
     recorder.run(stop_early=layers is not None)
     return Stream(model, batch, recorder.layers, recorder.final)

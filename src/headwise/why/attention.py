@@ -52,6 +52,8 @@ class Look:
     answers: tuple[tuple[str, float], ...]
     places: tuple[Place, ...]
     hidden: tuple[HiddenSink, ...] = ()
+    start: int = 0
+    """The position id of the first token."""
 
     @property
     def query_token(self) -> str:
@@ -67,6 +69,7 @@ class Look:
         return {
             "prompt": self.prompt,
             "tokens": list(self.tokens),
+            "start": self.start,
             "query": self.query,
             "answers": [{"token": token, "probability": p} for token, p in self.answers],
             "places": [
@@ -91,11 +94,12 @@ def strongest_heads(
     query: str | int = -1,
     top: int = 5,
     sinks: bool = False,
+    start: int = 0,
 ) -> Look:
     """The model's answer after the prompt, and for each token of ``to`` the heads that attend to it most.
 
     Without ``to`` the tokens are those that some head attends to most strongly; sinks are left out of them unless
-    ``sinks`` is true.
+    ``sinks`` is true. ``start`` is the position of the prompt's first token.
     """
     token_ids = model.prompt_ids(prompt)
     tokens = shown(model.tokenizer, token_ids)
@@ -105,7 +109,7 @@ def strongest_heads(
     )
     for column in named:
         require_seen(tokens, row, column)
-    seen = model.capture(token_ids, queries=row, want=("pattern",), logits="last")
+    seen = model.capture(token_ids, queries=row, want=("pattern",), logits="last", start=start)
     pattern = seen.pattern[0, :, 0]  # [heads, positions]
     hidden = [] if named or sinks else sinks_of(pattern, row)
     columns = named or _strongest(pattern[:, : row + 1], hidden)
@@ -126,6 +130,7 @@ def strongest_heads(
         ),
         places=tuple(places),
         hidden=tuple(HiddenSink(s, tokens[s], int((peaks == s).sum())) for s in hidden),
+        start=seen.start,
     )
 
 

@@ -21,6 +21,7 @@ def to_json(why: Explanation) -> dict[str, Any]:
         "model": why.model,
         "prompt": why.prompt,
         "tokens": list(why.tokens),
+        "start": why.start,
         "head": str(question.cell.head),
         "query": question.cell.query,
         "key": question.cell.key,

@@ -50,6 +50,8 @@ class Explanation:
     seconds: float
     stages: dict[str, float]
     """Seconds by stage."""
+    start: int = 0
+    """The position id of the first token."""
 
     @property
     def head(self) -> Head:
@@ -120,6 +122,7 @@ def explain(
     tau: float | None = None,
     draws: int = 20,
     seed: int = 0,
+    start: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> Explanation:
     """Why does ``head`` attend from ``query`` to ``key``? What made the score, who wrote it, and proof.
@@ -151,6 +154,8 @@ def explain(
         Random controls, each with as many signals of channels that the cause does not use.
     seed:
         The seed of everything random.
+    start:
+        The position of the prompt's first token, with nothing before it; 0 unless the model has rotary positions.
     progress:
         Told the name of each stage as it begins.
 
@@ -177,7 +182,7 @@ def explain(
     tokens = shown(model.tokenizer, token_ids)
     with torch.no_grad():
         clock.start("reading the prompt")
-        stream = split(model, token_ids)
+        stream = split(model, token_ids, start=start)
         up = PromptWrites(stream, 0)
         clock.start("finding the question")
         found = find_answer(model, token_ids, _last_logits(model, stream), answer, wrong)
@@ -206,6 +211,7 @@ def explain(
         pattern.cpu(),
         seconds,
         dict(clock.stages),
+        stream.start,
     )
 
 

@@ -142,7 +142,7 @@ def prove(
     ]
     plans = [[], *(one.edits() for one in trial.removals), *([edit] for _, _, edit in feature_plans)]
     token_ids = up.stream.token_ids[up.prompt]
-    before, *seen = outcomes(up.stream.model, token_ids, plans, answer, [cell])
+    before, *seen = outcomes(up.stream.model, token_ids, plans, answer, [cell], start=up.stream.start)
     tests = []
     for case in trial.cases:
         observed, *drawn = seen[: 1 + len(case.controls)]
