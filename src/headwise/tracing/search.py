@@ -9,8 +9,9 @@ keys are only built for the few candidates that this asks for (docs/method/traci
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 25
 """Component vectors held at a time."""
+Gradient = Callable[..., Tensor]
+"""From logits [f, t], visible keys [f, t], the keys asked about [f] and ``cap``: what each logit counts, g [f, t]."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,10 @@ class _Tried:
 class LayerChunk:
     """Some firings of one layer of one prompt. f firings, N components, t keys, w = d_head."""
 
-    def __init__(self, shared: LayerSearch, up: PromptWrites, firings: list[Cell]) -> None:
+    def __init__(
+        self, shared: LayerSearch, up: PromptWrites, firings: list[Cell], gradient: Gradient | None = None
+    ) -> None:
+        """``gradient`` gives g from logits, mask and keys; default: that of the attention."""
         self.shared, self.up, self.firings = shared, up, firings
         layer, device = shared.layer, up.device
         self.layer, self.T = layer, up.tokens
@@ -188,13 +194,14 @@ class LayerChunk:
         self.query_map = shared.channels.query_map.to(device)[self.heads]
         self.key_map = shared.channels.key_map.to(device)[self.heads]
         self.sigma = shared.channels.sigma.to(device)[self.heads]
-        q = up.q[layer, self.heads, self.d].double()
-        k = up.k[layer, self.kv].double()
+        self.q = q = up.q[layer, self.heads, self.d].double()
+        self.k = k = up.k[layer, self.kv].double()
         self.visible = up.visible(layer)[self.d]
         self.a = self.scale * (q[:, None] @ self.query_map)[:, 0]
         self.b = k @ self.key_map.mT
         self.logits = (k @ q[..., None])[..., 0] * self.scale * self.visible
-        self.g = path_gradient(self.logits, self.visible, self.s, cap=self.cap, rule=shared.rules.rule)
+        gradient = gradient or partial(path_gradient, rule=shared.rules.rule)
+        self.g = gradient(self.logits, self.visible, self.s, cap=self.cap)
         row = attention(self.logits, self.visible, self.cap)
         self.attention = row.gather(1, self.s[:, None])[:, 0]
         self.n_visible = self.visible.sum(1)

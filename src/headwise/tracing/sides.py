@@ -58,6 +58,14 @@ class _SearchedSide(ABC):
         """The map [f, w, channels] from y_c to coordinates, and what multiplies each coordinate [f, channels]."""
 
     @abstractmethod
+    def whole_reading(self) -> Tensor:
+        """What multiplies y_c itself, all channels together [f, w]: no basis is in it."""
+
+    @abstractmethod
+    def whole_rows(self, component: Tensor) -> Tensor:
+        """Rows over keys [m, t] of whole components [m] of the first firing."""
+
+    @abstractmethod
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         """Rows over keys [o, m, t] and strengths [o, m] of some candidates [o, m] of firings ``of`` [o]."""
 
@@ -94,6 +102,22 @@ class QuerySide(_SearchedSide):
             reading = turned[0].permute(1, 2, 0)
         reading = reading * (chunk.scale * self._here(self.scalar))[:, None, None]
         return reading, (chunk.g[:, None] @ chunk.b)[:, 0]
+
+    def whole_reading(self) -> Tensor:
+        return (self.chunk.g[:, None] @ self._keys())[:, 0]
+
+    def whole_rows(self, component: Tensor) -> Tensor:
+        return self.y[0, component].double() @ self._keys()[0].mT * self.chunk.visible[:1]
+
+    def _keys(self) -> Tensor:
+        """Keys [f, t, w] as each firing's y_c meet them: turned back to before its query's rotation."""
+        chunk = self.chunk
+        keys = chunk.k
+        if chunk.rotary is not None:
+            # [1, t, f, w]: each firing's keys at its own position
+            turned = chunk.rotary.at_positions(chunk.d).transposed(keys.transpose(0, 1)[None])
+            keys = turned[0].transpose(0, 1)
+        return keys * (chunk.scale * self._here(self.scalar))[:, None, None]
 
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         chunk = self.chunk
@@ -142,6 +166,20 @@ class KeySide(_SearchedSide):
     def reading(self) -> tuple[Tensor, Tensor]:
         return self.chunk.key_map.mT, self.chunk.a
 
+    def whole_reading(self) -> Tensor:
+        return self.chunk.q * self.chunk.scale
+
+    def whole_rows(self, component: Tensor) -> Tensor:
+        along = self.whole_reading()[:1].expand(len(component), -1)
+        return self._along(component, torch.zeros_like(component), along) * self.chunk.visible[:1]
+
+    def _along(self, index: Tensor, owner: Tensor, along: Tensor) -> Tensor:
+        """Components [n] of firings ``owner`` [n], at every key, along one vector each [n, w]: [n, t]."""
+        rows = torch.zeros(len(index), self.chunk.T, dtype=torch.float64, device=index.device)
+        for kind in (self._carried_rows, self._static_rows, self._offset_rows):
+            kind(rows, index, owner, along)
+        return rows
+
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         chunk, (o, m) = self.chunk, component.shape
         width = self.y.shape[2]
@@ -149,9 +187,7 @@ class KeySide(_SearchedSide):
             chunk.key_map[of].gather(1, channel[..., None].expand(-1, -1, width)).flatten(0, 1)
         )  # [o·m, w]
         owner, index = of[:, None].expand(-1, m).flatten(), component.flatten()  # [o·m]
-        rows = torch.zeros(o * m, chunk.T, dtype=torch.float64, device=index.device)
-        for kind in (self._carried_rows, self._static_rows, self._offset_rows):
-            kind(rows, index, owner, along)
+        rows = self._along(index, owner, along)
         a = chunk.a[of].gather(1, channel)
         rows = rows.view(o, m, chunk.T)
         strength = rows.gather(2, chunk.s[of][:, None, None].expand(-1, m, 1))[..., 0]

@@ -99,6 +99,18 @@ class PromptWrites:
         below, kind = divmod(index - 1, self.per_layer)
         return Component("mlp" if kind == self.per_layer - 1 else "bias", below)
 
+    def row_of(self, layer: int, component: Component) -> int:
+        """The row of a component: the inverse of :meth:`component`."""
+        if component.kind == "head":
+            return (component.layer * self.n_heads + component.index) * self.tokens + component.source
+        carried = self.n_carried(layer)
+        if component.kind == "embedding":
+            return carried
+        if component.kind == "offset":
+            return carried + self.n_static(layer)
+        last = self.per_layer - 1 if component.kind == "mlp" else 0
+        return carried + 1 + component.layer * self.per_layer + last
+
     def _stack_static(self) -> Tensor:
         stream, prompt, span = self.stream, self.prompt, self.span
         parts = [stream.layers[0].stream[prompt, span]]

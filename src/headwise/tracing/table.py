@@ -1,0 +1,177 @@
+"""One table of what × who: the log-odds of a cell over writers and channels, once for each side.
+
+With g of :mod:`headwise.tracing.log_odds`, a the query's and b the keys' coordinates (docs: account §4),
+
+    query side   v_ck = a_ck · (gᵀb)_k          key side   v_ck = a_k · (gᵀb_c)_k
+
+Sums over writers (*what*) are the same on both sides, and both sides sum to the log-odds. Sums over channels (*who*)
+need no basis: a writer's part is its own vector y_c times one vector for all. On the key side that is
+y_c = Σ_t g_t · share_c(t), so nothing of the size writers × channels × keys is built, and cells only for the rows that
+are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headwise.model.reading import side_maps
+from headwise.tracing.log_odds import log_odds, log_odds_gradient
+from headwise.tracing.search import LayerChunk, LayerSearch, Rules
+from headwise.tracing.sides import KeySide, QuerySide
+from headwise.types import Cell, Component, Side
+
+if TYPE_CHECKING:
+    from headwise.tracing.writes import PromptWrites
+
+
+@dataclass(frozen=True, eq=False)
+class SideTable:
+    """The log-odds of one cell by writer and channel, on one side. N writers, K channels, w = d_head, T tokens."""
+
+    cell: Cell
+    side: Side
+    up: PromptWrites = field(repr=False)
+    rows: Tensor = field(repr=False)
+    """[N]: each writer's part of the log-odds, whatever the basis."""
+    columns: Tensor = field(repr=False)
+    """[K]: each channel's part, from the model's own query and keys; the same on both sides."""
+    vectors: Tensor = field(repr=False)
+    """[N, w]: what each writer brought, y_c."""
+    reading: Tensor = field(repr=False)
+    """[w, K]: cells are ``vectors @ reading``."""
+    possible: Tensor = field(repr=False)
+    """[N]: False where a head would have to have read a token after the query."""
+    searched: QuerySide | KeySide = field(repr=False)
+    """Gives whole writers' rows over keys."""
+
+    def writer(self, row: int) -> Component:
+        """Who a row is."""
+        return self.up.component(self.cell.head.layer, row)
+
+    def row_of(self, writer: Component) -> int:
+        """The row of a writer."""
+        return self.up.row_of(self.cell.head.layer, writer)
+
+    def cells(self, rows: Sequence[int] | Tensor) -> Tensor:
+        """[n, K]: some rows in full."""
+        return self.vectors[rows].double() @ self.reading
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """[n, T]: what some whole writers add to the row of logits before a soft-cap; 0 at keys it does not see."""
+        return self.searched.whole_rows(rows)
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Writers by the size of their part, those that cannot have written left out: strongest first."""
+        sizes = self.rows.abs().masked_fill(~self.possible, -1.0)
+        return sizes.argsort(descending=True, stable=True)[: int(self.possible.sum())].tolist()
+
+    @property
+    def error(self) -> float:
+        """How far the writers' sums by channel are from the channels' own."""
+        return float((self.vectors.sum(0, dtype=torch.float64) @ self.reading - self.columns).abs().max())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class LogOddsTable:
+    """Both sides of one cell's table, and the row of logits it explains."""
+
+    cell: Cell
+    total: float
+    """log(A / (1 − A)) + log(keys − 1)."""
+    keys: int
+    """How many keys the row sees."""
+    attention: float
+    logits: Tensor = field(repr=False)
+    """[T] before a soft-cap; 0 where not visible."""
+    visible: Tensor = field(repr=False)
+    """[T]"""
+    gradient: Tensor = field(repr=False)
+    """[T]: g."""
+    query: SideTable
+    key: SideTable
+
+    def side(self, side: Side) -> SideTable:
+        return self.query if side == "query" else self.key
+
+    @property
+    def what(self) -> Tensor:
+        """[K]: the log-odds by channel."""
+        return self.query.columns
+
+    @property
+    def error(self) -> float:
+        """How far sums over channels and over writers are from the total, at most."""
+        sums = [self.what, self.query.rows, self.key.rows]
+        return max(abs(float(one.sum(dtype=torch.float64)) - self.total) for one in sums)
+
+
+def log_odds_table(up: PromptWrites, cell: Cell) -> LogOddsTable:
+    """The table of one cell."""
+    layer = cell.head.layer
+    shared = LayerSearch(up.stream.model, layer, Rules(), up.dtype)
+    chunk = LayerChunk(shared, up, [cell], log_odds_gradient)
+    columns = (chunk.a * (chunk.g[:, None] @ chunk.b)[:, 0])[0]
+    visible = chunk.visible[0]
+    total = log_odds(chunk.logits, chunk.visible, chunk.s, cap=chunk.cap)
+    return LogOddsTable(
+        cell=cell,
+        total=float(total),
+        keys=int(visible.sum()),
+        attention=float(chunk.attention[0]),
+        logits=chunk.logits[0],
+        visible=visible,
+        gradient=chunk.g[0],
+        query=_side(chunk, "query", columns),
+        key=_side(chunk, "key", columns),
+    )
+
+
+def _side(chunk: LayerChunk, which: Side, columns: Tensor) -> SideTable:
+    side = QuerySide(chunk) if which == "query" else KeySide(chunk)
+    side.y = side.vectors()
+    reading, weight = side.reading()
+    vectors, up = side.y[0], chunk.up
+    possible = torch.ones(len(vectors), dtype=torch.bool, device=vectors.device)
+    heads = possible[: up.n_carried(chunk.layer)].view(-1, up.tokens)
+    heads[:] = torch.arange(up.tokens, device=vectors.device) <= chunk.firings[0].query
+    return SideTable(
+        cell=chunk.firings[0],
+        side=which,
+        up=up,
+        rows=(vectors @ side.whole_reading()[0].to(vectors.dtype)).double(),
+        columns=columns,
+        vectors=vectors,
+        reading=(reading * weight[:, None])[0],
+        possible=possible,
+        searched=side,
+    )
+
+
+def stream_readings(table: LogOddsTable, side: Side) -> tuple[Tensor, Tensor]:
+    """Positions [P] and vectors of the stream [P, d_model]: a write's part of the log-odds is its product with these,
+    summed over positions. One position on the query side, every visible key on the other.
+    """
+    (head, d, _), up, layer = table.cell, table.side(side).up, table.cell.head.layer
+    here = torch.tensor([d], device=up.device) if side == "query" else table.visible.nonzero()[:, 0]
+    index = head.index if side == "query" else head.index // up.group
+    scale, rotary = float(up.scale[layer]), up.stream.rotary(layer, up.prompt)
+    if side == "query":
+        keys = up.k[layer, head.index // up.group].double()
+        vectors = scale * (table.gradient @ keys)[None]
+    else:
+        vectors = scale * table.gradient[here, None] * up.q[layer, head.index, d].double()
+    if rotary is not None:
+        vectors = rotary.at_positions(here).transposed(vectors[None, None])[0, 0]
+    scalar = up.stream.scalars(layer, side).stream[up.prompt, up.span, index][here].double()
+    maps = side_maps(up.stream.model, layer, side, torch.float64).matrix[index]
+    return here, (vectors * scalar[:, None]) @ maps
