@@ -282,7 +282,7 @@ def test_the_slope_at_zero_is_its_limit(name: str, slope: float) -> None:
 def test_an_account_holds_together(model: Model, exact: float) -> None:
     found = _read(model, 3)
     for place in range(len(POSITIONS)):
-        account = found.account(place, least=0.02, neurons=3)
+        account = found.account([place], least=0.02, neurons=3)
         size = account.by_writer.helping - account.by_writer.hindering
         written = sum(one.share for one in account.writers) + account.others
         assert abs(written - account.total) <= exact * size
@@ -309,8 +309,20 @@ def test_an_account_holds_together(model: Model, exact: float) -> None:
         )
 
 
+def test_readings_of_several_positions_are_one_account() -> None:
+    found = _read(tiny("gpt2", torch.float64), 2)
+    whole, single = found.account(), [found.account([place], least=0, neurons=40) for place in range(4)]
+    assert whole.positions == tuple(POSITIONS)
+    assert whole.total == pytest.approx(sum(one.total for one in single))
+    for writer in whole.writers:
+        mine = [w for one in single for w in one.writers if w.writer == writer.writer]
+        assert writer.share == pytest.approx(sum(w.share for w in mine))
+        assert writer.effect == pytest.approx(sum(w.effect for w in mine))
+    assert whole.neurons[0].share == pytest.approx(float(found.read.neurons.sum(0).max()))
+
+
 def test_an_account_without_neurons() -> None:
-    account = _read(tiny("llama", torch.float64), 1).account(0, neurons=0)
+    account = _read(tiny("llama", torch.float64), 1).account([0], neurons=0)
     assert account.neurons == ()
     assert account.other_neurons == pytest.approx(account.total)
 

@@ -60,12 +60,12 @@ class SignedTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLPAccount:
-    """What one reading of an MLP's write at a position is made of, two ways that both sum to ``total``."""
+    """What readings of an MLP's write at one position or several are made of, two ways that both sum to ``total``."""
 
     mlp: Component
-    position: int
+    positions: tuple[int, ...]
     total: float
-    """The reading of what the MLP wrote in the recorded pass."""
+    """The readings of what the MLP wrote in the recorded pass, summed."""
     writers: tuple[WriterShare, ...]
     """The strongest of what the MLP read, with both signs, largest first; ``offset`` is the MLP's own constants."""
     others: float
@@ -131,20 +131,26 @@ class MLPReadings:
             found[own] = float(one.without_own()[0])
         return [found[writer] for writer in writers]
 
-    def account(self, place: int, *, least: float = LEAST, neurons: int = NEURONS) -> MLPAccount:
-        """One reading in full: its writers from ``least`` of what helps, and so many neurons of either sign."""
-        shares, by_neuron = self.shares[place].double(), self.read.neurons[place].double()
-        totals, total = SignedTotals.of(shares), float(self.totals[place])
+    def account(
+        self, places: Sequence[int] | None = None, *, least: float = LEAST, neurons: int = NEURONS
+    ) -> MLPAccount:
+        """Some of the readings (all, unless told) as one account: a head reads keys at many positions.
+
+        Shown are the writers from ``least`` of what all that help bring, and so many neurons of either sign.
+        """
+        at = list(range(len(self.positions))) if places is None else list(places)
+        shares, by_neuron = (x[at].double().sum(0) for x in (self.shares, self.read.neurons))
+        totals, total = SignedTotals.of(shares), float(self.totals[at].double().sum())
         chosen = _strongest(shares, least * max(totals.helping, -totals.hindering))
         writers = [self.writer(i) for i in chosen]
-        effects = self.effects(place, writers)
+        effects = [sum(by_place) for by_place in zip(*(self.effects(i, writers) for i in at), strict=True)]
         order = by_neuron.argsort(descending=True).tolist()
         picked = [i for i in order[:neurons] if by_neuron[i] > 0]
         picked += [i for i in order[len(order) - neurons :] if by_neuron[i] < 0] if neurons else []
         unsigned = float(shares.abs().sum())
         return MLPAccount(
             mlp=Component("mlp", self.layer),
-            position=int(self.positions[place]),
+            positions=tuple(self.positions[at].tolist()),
             total=total,
             writers=tuple(
                 WriterShare(writer, float(shares[i]), effect)
@@ -154,7 +160,7 @@ class MLPReadings:
             by_writer=totals,
             neurons=tuple(NeuronShare(i, float(by_neuron[i])) for i in picked),
             other_neurons=float(by_neuron.sum() - by_neuron[picked].sum()),
-            constant=float(self.read.constant[place]),
+            constant=float(self.read.constant[at].double().sum()),
             by_neuron=SignedTotals.of(by_neuron),
             error=abs(float(shares.sum()) - total) / max(unsigned, 1e-30),
         )
@@ -185,7 +191,8 @@ def read_mlp(up: PromptWrites, layer: int, positions: Sequence[int], readings: T
     readings = readings.to(up.device, up.dtype)
     # An MLP beside its attention reads what the attention reads; one behind it also reads what it wrote.
     reads = layer if anatomy.parallel else layer + 1
-    weights = up.row_weights(reads, at)
+    distinct, where = at.unique(return_inverse=True)
+    weights = up.row_weights(reads, distinct)[where]
     stream = up.stream.layers[layer].stream[up.prompt, up.span][at]
     if not anatomy.parallel:
         stream = stream + _attention_write(up, layer, at, weights[:, layer])
