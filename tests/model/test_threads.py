@@ -106,6 +106,8 @@ def test_each_part_has_its_share_of_the_threads() -> None:
         assert spread.side_by_side([lambda _: torch.get_num_threads()] * 2) == [2, 2]
         assert spread.side_by_side([lambda _: torch.get_num_threads()] * 4) == [1, 1, 1, 1]
         assert torch.get_num_threads() == 4
+        torch.set_num_threads(1)  # a machine with one core: the parts share it
+        assert spread.side_by_side([lambda _: torch.get_num_threads()] * 2) == [1, 1]
     finally:
         torch.set_num_threads(before)
 
