@@ -8,10 +8,13 @@ from typer.testing import CliRunner
 from headwise.cli.main import main
 from headwise.cli.toy import app
 from headwise.errors import HeadwiseError
+from headwise.model.loading import load as load_module
 from headwise.scale.manifest import read_manifest
 from headwise.show.kit.figures import figure_table
 from headwise.show.toy import payload as draw
+from headwise.toy import sparse_attention
 from headwise.toy.small_lm import DATA, LMSetup, build, save_model
+from headwise.toy.sparse_attention import Point
 
 QUICK = ["payload", "--d-head", "4", "--r1", "1", "--r2", "2", "--steps", "40", "--samples", "600"]
 
@@ -74,6 +77,48 @@ def test_training_measures_given_checkpoints(tmp_path):
     assert len(document["checkpoints"]) == 2
     assert document["heads"]
     assert (out / "report.html").exists()
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Checkpoints by what would be loaded, and the steps that they are drawn at, without the work of measuring."""
+    loaded = []
+    monkeypatch.setattr(load_module, "load", lambda name, revision=None: loaded.append((name, revision)))
+    monkeypatch.setattr(
+        sparse_attention, "measure", lambda model, asked, name, step: Point(name, step, 1, {})
+    )
+
+    def run_series(*checkpoints):
+        points = sparse_attention.measure_series(checkpoints, prompts=2)
+        return loaded, [(p.name, p.step) for p in points]
+
+    return run_series
+
+
+def test_an_at_in_the_name_of_a_folder_is_part_of_the_name(tmp_path, measured):
+    folders = [tmp_path / "run@home-5", tmp_path / "me@work" / "step-7"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    loaded, points = measured(*folders, "org/model@step9")
+    assert loaded == [*((str(folder), None) for folder in folders), ("org/model", "step9")]
+    assert points == [("run@home-5", 5), ("step-7", 7), ("step9", 9)]
+
+
+@pytest.mark.parametrize("name", ["step²", "step١٢", "①", "step" + "9" * 5000, "final"])
+def test_a_name_without_a_plain_number_is_drawn_at_its_place(measured, name):
+    assert measured("org/a@step-3", f"org/a@{name}")[1] == [("step-3", 3), (name, 1)]
+
+
+@pytest.mark.parametrize("out", [[], ["--out", "run"]])
+def test_one_checkpoint_is_refused_at_once(out, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(load_module, "load", lambda *_, **__: pytest.fail("a model was loaded"))
+    assert main(["toy", "training", "--checkpoints", "run@home", *out]) == 2
+    line = (
+        "headwise: a trajectory over training needs at least two checkpoints, and only 'run@home' was given"
+    )
+    assert capsys.readouterr().err == f"{line}: give more\n"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("world", ["payload", "alignment", "training"])
