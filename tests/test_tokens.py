@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import re
 import subprocess
 import sys
 from functools import lru_cache
@@ -17,6 +19,7 @@ from words import word_tokenizer
 from headwise.errors import HeadwiseError
 from headwise.tokens import (
     NoTokenizer,
+    _parts,
     answer_token,
     chat_prompt,
     encode_one,
@@ -142,12 +145,14 @@ def test_a_token_that_ends_one_character_and_begins_the_next_shows_both() -> Non
     assert a1 + a2 + b2 + b3  # the other bytes stay tokens of their own
 
 
-def test_bytes_that_are_no_text_are_left_alone() -> None:
+def test_bytes_of_no_known_character_are_written_out() -> None:
     tokenizer = byte_tokenizer()
     ids = tokenizer("🍎é").input_ids
-    assert shown(tokenizer, ids[1:]) == ("�", "�", "�", "é₁", "é₂")
-    assert shown(tokenizer, ids[:2]) == ("�", "�")
-    assert pieces(tokenizer, "�é") == ("�", "�", "�", "é₁", "é₂")
+    assert shown(tokenizer, ids[1:]) == ("⟨9F⟩", "⟨8D⟩", "⟨8E⟩", "é₁", "é₂")
+    assert shown(tokenizer, ids[:2]) == ("⟨F0⟩", "⟨9F⟩")
+    assert shown(tokenizer, [*ids[:2], *ids]) == ("⟨F0⟩", "⟨9F⟩", "🍎₁", "🍎₂", "🍎₃", "🍎₄", "é₁", "é₂")
+    # The sign for what cannot be read is a character like any other where the text has it.
+    assert pieces(tokenizer, "�é") == ("�₁", "�₂", "�₃", "é₁", "é₂")
 
 
 def test_an_answer_is_shown_as_it_follows_the_prompt() -> None:
@@ -155,6 +160,51 @@ def test_an_answer_is_shown_as_it_follows_the_prompt() -> None:
     *before, last = tokenizer("so 🍎").input_ids
     assert shown_after(tokenizer, before, last) == "🍎₄"
     assert shown_after(tokenizer, tokenizer("so").input_ids, tokenizer("x").input_ids[0]) == "x"
+
+
+def test_an_answer_that_begins_a_character_shows_its_bytes() -> None:
+    space, (first, second, *_) = letters(" "), letters("🍎")
+    tokenizer = byte_tokenizer((first, second), (space, first + second))
+    so, apple, spaced = (tokenizer(text).input_ids for text in ("so", "🍎", " 🍎"))
+    assert shown_after(tokenizer, so, apple[0]) == "⟨F0 9F⟩"
+    assert shown_after(tokenizer, so, spaced[0]) == " ⟨F0 9F⟩"
+    assert shown_after(tokenizer, [*so, *spaced], apple[0]) == "⟨F0 9F⟩"
+
+
+def first_character(encoded: bytes) -> int:
+    """How many bytes the first character has; 0 if the bytes begin with none."""
+    for size in range(1, 5):
+        try:
+            return len(encoded[:size].decode().encode())
+        except UnicodeDecodeError:
+            pass
+    return 0
+
+
+BYTES = st.binary(min_size=1, max_size=5) | st.sampled_from([b"\xf0\x9f", b"\x8d\x8e", b"\xe2", b"\x82\xac"])
+
+
+@given(st.lists(BYTES, max_size=6))
+def test_bytes_are_written_out_only_where_they_are_part_of_no_character(tokens: list[bytes]) -> None:
+    whole, place = b"".join(tokens), 0
+    loose, shared = set(), set()  # bytes of no character, and those of characters that several tokens share
+    ends = list(itertools.accumulate(map(len, tokens)))
+    while place < len(whole):
+        size = first_character(whole[place:])
+        if not size:
+            loose.add(place)
+        elif any(place < end < place + size for end in ends):
+            shared.update(range(place, place + size))
+        place += max(size, 1)
+    got = _parts(tokens)
+    assert len(got) == len(tokens)
+    for token, piece, end in zip(tokens, got, ends, strict=True):
+        mine = range(end - len(token), end)
+        written = bytes.fromhex("".join(re.findall("⟨([0-9A-F ]+)⟩", piece)))
+        assert written == bytes(whole[i] for i in mine if i in loose)
+        assert bool(re.search("[₁₂₃₄]", piece)) == bool(shared & {*mine})
+        if not shared & {*mine} and not loose & {*mine}:
+            assert piece == token.decode()
 
 
 def test_fallback_bytes_are_pieces_too() -> None:

@@ -7,7 +7,6 @@ reads them by the rules of this module, and shows them by its :func:`shown`.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -24,9 +23,12 @@ Prompt: TypeAlias = "str | Sequence[int] | Tensor | np.ndarray"
 _NUMBER = re.compile("-?[0-9]+")
 _BROKEN = "\N{REPLACEMENT CHARACTER}"
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-_RUN = 16
-"""Tokens that may share characters in a row; a character has at most four bytes, but a token can end one and
-begin the next."""
+_LONGEST = 4
+"""Bytes of the longest character in UTF-8."""
+_UNSEEN = (*range(0x21), *range(0x7F, 0xA1), 0xAD)
+_LETTERS = {chr(byte): byte for byte in range(0x100)}
+_LETTERS |= {chr(0x100 + i): byte for i, byte in enumerate(_UNSEEN)}
+"""How byte-level vocabularies write bytes: those that nobody could see as letters from U+0100 on."""
 
 
 # --- the tokenizer -------------------------------------------------------------------------------------------------
@@ -349,45 +351,49 @@ def shown(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     """The text of every token of a prompt, or its number where there is no tokenizer.
 
     Tokens of bytes may cut a character into pieces that are no text by themselves. Such a piece shows its character
-    and its number among the character's pieces: ``🍎₁``, ``🍎₂``.
+    and its number among the character's pieces, ``🍎₁``, ``🍎₂``; where the tokens around it leave the character open,
+    the bytes that it has of it: ``⟨F0 9F⟩``.
     """
     pieces = [str(tokenizer.decode([token])) for token in ids]
     start = 0
     while start < len(pieces):
-        parts = _parts(tokenizer, ids[start : start + _RUN]) if _BROKEN in pieces[start] else []
-        pieces[start : start + len(parts)] = parts
-        start += max(1, len(parts))
+        stop = start
+        while stop < len(pieces) and _BROKEN in pieces[stop]:
+            stop += 1
+        run = zip(ids[start:stop], pieces[start:stop], strict=True)
+        pieces[start:stop] = _parts([_bytes(tokenizer, token, piece) for token, piece in run])
+        start = stop + 1
     return tuple(pieces)
 
 
 def shown_after(tokenizer: Any, ids: Sequence[int], token: int) -> str:
     """One token as it follows a prompt: an answer that ends a character shows that character and its piece."""
-    return shown(tokenizer, [*ids[-_RUN:], token])[-1]
+    return shown(tokenizer, [*ids[1 - _LONGEST :], token])[-1]
 
 
-def _parts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """What to show for the fewest first tokens that are text together; nothing if they never are."""
-    texts: list[str] = []
-    for stop in range(1, len(ids) + 1):
-        texts.append(str(tokenizer.decode(list(ids[:stop]))))
-        if _BROKEN not in texts[-1]:
-            break
-    else:
-        return []
-    text, done = texts[-1], 0
-    held: list[range] = []  # the characters of the text that each token has a piece of
-    for so_far in texts:
-        ended = so_far.partition(_BROKEN)[0]
-        goes_on = ended != so_far
-        if not text.startswith(ended) or (goes_on and ended == text):
-            return []  # a tokenizer that writes the same tokens otherwise when more follow
-        held.append(range(done, len(ended) + goes_on))
-        done = len(ended)
-    total = Counter(character for one in held for character in one)
-    seen: Counter[int] = Counter()
-    parts = []
-    for one in held:
-        seen.update(one)
-        numbers = {c: str(seen[c]).translate(_SUBSCRIPTS) if total[c] > 1 else "" for c in one}
-        parts.append("".join(text[c] + numbers[c] for c in one))
-    return parts
+def _parts(tokens: Sequence[bytes]) -> list[str]:
+    r"""What to show for tokens in a row, given as their bytes.
+
+    >>> _parts([b"\xe2\x82", b"\xac!", b" \xf0\x9f"])
+    ['€₁', '€₂!', ' ⟨F0 9F⟩']
+    """
+    held: list[list[str]] = [[] for _ in tokens]
+    owners, start = [i for i, token in enumerate(tokens) for _ in token], 0
+    for character in b"".join(tokens).decode(errors="surrogateescape"):
+        encoded = character.encode(errors="surrogateescape")
+        known = character if encoded.isascii() or len(encoded) > 1 else f"⟨{encoded[0]:02X}⟩"
+        sharing = sorted(set(owners[start : start + len(encoded)]))
+        for number, token in enumerate(sharing, 1):
+            held[token].append(known + (str(number).translate(_SUBSCRIPTS) if len(sharing) > 1 else ""))
+        start += len(encoded)
+    return ["".join(pieces).replace("⟩⟨", " ") for pieces in held]
+
+
+def _bytes(tokenizer: Any, token: int, piece: str) -> bytes:
+    """The bytes of a token that is no whole text, as its name in the vocabulary says; else those of its ``piece``."""
+    name = str(getattr(tokenizer, "convert_ids_to_tokens", lambda _: piece)(int(token)))
+    if fallback := re.fullmatch("<0x([0-9A-Fa-f]{2})>", name):
+        return bytes.fromhex(fallback[1])
+    if all(letter in _LETTERS for letter in name):
+        return bytes(_LETTERS[letter] for letter in name)
+    return piece.encode()
