@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from headwise.families.study import find_families as find_families
     from headwise.model.edits import AddVectors as AddVectors
     from headwise.model.edits import RemoveWithin as RemoveWithin
+    from headwise.model.edits import SetOutput as SetOutput
     from headwise.model.edits import SetVectors as SetVectors
+    from headwise.model.edits import Silence as Silence
     from headwise.model.edits import SwapWithin as SwapWithin
     from headwise.model.loading.load import load as load
     from headwise.model.model import Model as Model
@@ -59,7 +61,7 @@ _NAMES = {
     "errors": "HeadwiseError",
     "families.result": "FamiliesResult",
     "families.study": "find_families",
-    "model.edits": "AddVectors RemoveWithin SetVectors SwapWithin",
+    "model.edits": "AddVectors RemoveWithin SetOutput SetVectors Silence SwapWithin",
     "model.loading.load": "load",
     "model.model": "Model",
     "progress": "Progress",

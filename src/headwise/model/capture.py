@@ -27,7 +27,7 @@ from headwise.model.batch import (
     pad_positions,
     resolve_positions,
 )
-from headwise.model.edits import AddToStream, Edit, Editor, VectorEdit
+from headwise.model.edits import AddToStream, Edit, Editor, OutputEdit, VectorEdit
 from headwise.model.forward import Instruments, Pass, forward_all
 from headwise.model.reading import Rotary
 from headwise.strings import in_short
@@ -92,7 +92,7 @@ def _in_parts(
     at: Positions = -1 if isinstance(request.logits, str) else request.logits
     answers = None if no_logits else resolve_positions(at, lengths, "logit")
     for edit in request.edits:
-        if isinstance(edit, VectorEdit):
+        if isinstance(edit, VectorEdit | OutputEdit):
             model.head(edit.head)
         elif isinstance(edit, AddToStream) and not 0 <= edit.layer < model.n_layers:
             last = model.n_layers - 1
@@ -191,7 +191,7 @@ class _Collector:
             length=int(self.batch.lengths[0]),
             start=editor.first_position,
             below=min((editor.first_layer, *self.by_layer)),
-            touched=frozenset((*editor.by_layer, *self.by_layer, *every)),
+            touched=frozenset((*editor.attention_layers, *self.by_layer, *every)),
         )
 
     def captured(self, logits: Tensor | None) -> Captured:

@@ -1,9 +1,10 @@
-"""Edits made during a forward pass: of one query head's queries or keys, of the stream, of attention's output.
+"""Edits made during a forward pass: of one query head's queries or keys, of its output, of the stream.
 
 An edit of vectors is a pure function of one prompt's queries or keys [positions, d_head] as the head multiplies them
 (after RoPE and QK-norm). Several edits of the same vectors act in the order in which they are given. Under
 grouped-query attention an edit of a key changes it for the named query head only; the neighbours that share the key
-keep theirs. Where that changes what one head reads, an edit of the stream is seen by everything above.
+keep theirs. Where that changes what one head reads, an edit of its output changes what it writes, and an edit of the
+stream is seen by everything above.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class SetVectors(VectorEdit):
 
     def apply(self, vectors: Tensor) -> Tensor:
         edited = vectors.clone()
-        edited[self._at(self.positions, vectors)] = _fit(self.value, vectors)
+        at = self._at(self.positions, vectors)
+        edited[at] = _fit(self.value, vectors, len(at))
         return edited
 
 
@@ -111,7 +113,8 @@ class AddVectors(VectorEdit):
 
     def apply(self, vectors: Tensor) -> Tensor:
         edited = vectors.clone()
-        edited[self._at(self.positions, vectors)] += _fit(self.value, vectors)
+        at = self._at(self.positions, vectors)
+        edited[at] += _fit(self.value, vectors, len(at))
         return edited
 
 
@@ -158,10 +161,62 @@ class RemoveWithin(VectorEdit):
         return edited
 
 
-def _fit(value: Tensor, vectors: Tensor) -> Tensor:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OutputEdit(Edit, ABC):
+    """An edit of what one head writes at ``positions`` (None: at all): its values weighted by its attention, [rows,
+    d_head], before the layer's output projection. The head still attends as it did."""
+
+    head: Head
+    positions: int | Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "head", Head.parse(self.head))
+
+    @abstractmethod
+    def apply(self, outputs: Tensor) -> Tensor:
+        """The edited outputs, from one prompt's outputs [positions, d_head]."""
+
+    def first_position(self, length: int) -> int:
+        """Of a prompt of so many tokens, the first position that the edit can reach."""
+        return min(self._rows(length), default=length - 1)
+
+    def _rows(self, length: int) -> list[int]:
+        return resolve_positions(self.positions, [length], f"{self.head} output")[0]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Silence(OutputEdit):
+    """Let a head write nothing at ``positions`` (None: at all)."""
+
+    def apply(self, outputs: Tensor) -> Tensor:
+        edited = outputs.clone()
+        edited[self._rows(len(outputs))] = 0.0
+        return edited
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SetOutput(OutputEdit):
+    """Replace what a head writes at ``positions`` (None: at all) by ``value`` ([d_head] or [positions, d_head]).
+
+    With the head's mean output this is mean ablation, with its outputs in another prompt it is patching.
+    """
+
+    value: Tensor
+
+    def apply(self, outputs: Tensor) -> Tensor:
+        rows, edited = self._rows(len(outputs)), outputs.clone()
+        edited[rows] = _fit(self.value, outputs, len(rows))
+        return edited
+
+
+def _fit(value: Tensor, vectors: Tensor, places: int) -> Tensor:
     if value.shape[-1] != vectors.shape[-1]:
         raise HeadwiseError(
             f"the vector has {value.shape[-1]} dimensions but the head has {vectors.shape[-1]}"
+        )
+    if value.ndim > 2 or (value.ndim == 2 and len(value) not in (1, places)):
+        raise HeadwiseError(
+            f"a value of shape {list(value.shape)} was given for {places} positions: give one vector, or one for each"
         )
     return value.to(device=vectors.device, dtype=vectors.dtype)
 
@@ -181,10 +236,13 @@ class Editor:
         """How the copies lie in the stream, where they are packed."""
         self.by_layer: dict[int, list[VectorEdit]] = {}
         self.stream: dict[int, list[AddToStream]] = {}
+        self.written: dict[int, list[OutputEdit]] = {}
         self.outputs: list[ChangeOutput] = []
         for edit in edits:
             if isinstance(edit, VectorEdit):
                 self.by_layer.setdefault(edit.head.layer, []).append(edit)
+            elif isinstance(edit, OutputEdit):
+                self.written.setdefault(edit.head.layer, []).append(edit)
             elif isinstance(edit, AddToStream):
                 self.stream.setdefault(edit.layer, []).append(edit)
             elif isinstance(edit, ChangeOutput):
@@ -197,7 +255,12 @@ class Editor:
     @property
     def first_layer(self) -> int:
         """No edit is made below this layer."""
-        return 0 if self.outputs else min((*self.by_layer, *self.stream), default=0)
+        return 0 if self.outputs else min((*self.attention_layers, *self.stream), default=0)
+
+    @property
+    def attention_layers(self) -> set[int]:
+        """Layers in which a head's queries, keys or output are edited."""
+        return {*self.by_layer, *self.written}
 
     @property
     def first_position(self) -> int:
@@ -205,7 +268,8 @@ class Editor:
         length = int(self.batch.lengths[0])
         if self.outputs:
             return 0
-        reached = [edit.first_position(length) for edits in self.by_layer.values() for edit in edits]
+        of_heads = [*self.by_layer.values(), *self.written.values()]
+        reached = [edit.first_position(length) for edits in of_heads for edit in edits]
         for adds in self.stream.values():
             reached += [min(resolve_positions(list(add.positions), [length], "stream")[0]) for add in adds]
         return min(reached, default=length - 1)
@@ -269,9 +333,9 @@ class Editor:
                 scores[prompt, heads.index(head), place, self.batch.span(prompt)] = line
 
     def finish(self, call: AttentionCall, output: Tensor) -> Tensor:
-        """Replace the outputs of rows that read private keys."""
-        private = self._private.pop(call.layer, {})
-        output = output.clone() if private else output
+        """Replace the outputs of rows that read private keys, then what heads write by what the edits say."""
+        private, written = self._private.pop(call.layer, {}), self.written.get(call.layer, ())
+        output = output.clone() if private or written else output
         for (prompt, head, row), keys in private.items():
             span, column = self.batch.span(prompt), self.batch.column(prompt, row)
             rows = torch.tensor([[column]], device=output.device)
@@ -279,6 +343,10 @@ class Editor:
             scores = raw_scores(call.query[prompt, head, column][None], keys, call.scale, call.cap)
             value = call.value[prompt, head // (call.query.shape[1] // call.value.shape[1]), span]
             output[prompt, column, head] = (pattern_rows(scores, visible).to(value.dtype) @ value)[0]
+        for edit in written:
+            for prompt in range(len(self.batch)) if edit.prompt is None else (edit.prompt,):
+                span = self.batch.span(prompt)
+                output[prompt, span, edit.head.index] = edit.apply(output[prompt, span, edit.head.index])
         for edit in self.outputs:
             output = output.clone()
             for prompt in range(len(self.batch)) if edit.prompt is None else (edit.prompt,):

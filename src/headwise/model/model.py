@@ -275,7 +275,8 @@ class Model:
         prompts:
             One prompt or several, as text or token ids.
         edits:
-            Any number of ``SetVectors``, ``AddVectors``, ``SwapWithin`` and ``RemoveWithin``, over layers and heads.
+            Any number of ``SetVectors``, ``AddVectors``, ``SwapWithin`` and ``RemoveWithin`` (what a head reads), of
+            ``Silence`` and ``SetOutput`` (what it writes), over layers and heads.
         heads:
             The heads to capture; by default none: only logits are kept.
         queries:
