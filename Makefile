@@ -6,6 +6,7 @@
 #   make test-all  the suite, then the long tests that it leaves out: hostile inputs, calibration, many machines
 #   make fuzz      50,000 hostile inputs
 #   make lint      format, lint and types        make bench   every measurement in benchmarks/
+#   make web       the front-end bundle of web/, after a change there (Node comes with the environment)
 #   make docs      the documentation in site/, every link checked
 #   make reference the reference pages of the command line and of Python, from the program itself
 #   make lock      requirements.lock and requirements-cuda.lock anew, after a change of pyproject.toml;
@@ -24,7 +25,7 @@ LONG   := hostile or calibration or cluster
 # needs. TORCH_INDEX= (empty) does without it; where it is out of reach, pip goes on with what it can reach.
 TORCH_INDEX ?= $(if $(filter Linux,$(shell uname -s)),https://download.pytorch.org/whl/cpu)
 
-.PHONY: setup demo check test test-long test-all fuzz lint bench docs reference lock clean
+.PHONY: setup demo check test test-long test-all fuzz lint bench web docs reference lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -77,6 +78,9 @@ lint: setup
 
 bench: setup
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+web: setup
+	@$(BIN)/python tools/make_web.py
 
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

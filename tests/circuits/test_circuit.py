@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,7 +125,7 @@ def test_the_page_holds_hostile_prompts_safely() -> None:
     assert page.count("</script>") == 2
     assert "{{" not in page
     for outside in ("http://", "https://"):
-        assert outside not in page.replace("http://www.w3.org/2000/svg", "")
+        assert outside not in page.replace("http://www.w3.org/", "")  # names of elements
     assert evil not in circuit._repr_html_()
 
 
@@ -142,39 +140,6 @@ def test_tables_print_tokens_as_they_are(capsys: pytest.CaptureFixture[str]) -> 
     shown = capsys.readouterr().out
     assert "embedding '[bold]x'" in shown
     assert "answer '[/]'" in shown
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
-@pytest.mark.parametrize("many", [False, True])
-def test_a_browser_draws_every_edge(circuit: Circuit, tmp_path: Path, many: bool) -> None:
-    if many:  # 300 edges and a hostile token
-        nodes = [Node("head", layer, head, 3, 1, 0.5) for layer in range(10) for head in range(6)]
-        nodes.append(Node("answer", 10, None, 3, 3))
-        links = [Edge(a.id, b.id, "key", 0.1, (1, 2)) for a in nodes for b in nodes if a.layer < b.layer]
-        tokens = ("<img src=x onerror=document.title='broken'>", "b", "c", "d")
-        circuit = Circuit(tuple(nodes), tuple(links[:300]), tokens=tokens, prompt="x", answer="d")
-    page = tmp_path / "circuit.html"
-    page.write_text(circuit_page(circuit), encoding="utf-8")
-    done = subprocess.run(
-        [
-            "chromium",
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--enable-logging=stderr",
-            "--dump-dom",
-            page.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert "Uncaught" not in done.stderr
-    assert done.stdout.count('<path class="edge') == len(circuit.edges)
-    assert done.stdout.count('<tr class="pick">') == len(circuit.edges)
-    assert "<title>broken" not in done.stdout
-    assert "<img" not in done.stdout.split("<script")[0]
 
 
 @pytest.mark.parametrize("name", ["llama-biased", "gpt2", "qwen3", "gemma2"])

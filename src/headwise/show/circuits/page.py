@@ -1,4 +1,4 @@
-"""A circuit as one HTML file that opens offline: tokens along x, layers along y, every edge can be inspected."""
+"""A circuit as one HTML file that opens offline: it begins at the answer, and every edge can be inspected."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwise import files
-from headwise.show.kit.escape import script_json, text
-from headwise.show.kit.page import page, script
+from headwise.show import notebook
+from headwise.show.kit.page import mounted
 
 if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit
 
 
 def circuit_page(circuit: Circuit) -> str:
-    """The page. Its script only ever sets text, so nothing in a prompt can become markup."""
-    parts = {"title": text(f"Circuit: {circuit.answer!r}"), "data": script_json(circuit.to_json())}
-    return page("circuits/circuit.html", parts, [script("kit/text.js", "circuits/circuit.js")])
+    """The page of the circuit's own document."""
+    return mounted(f"Circuit: {circuit.answer!r}", circuit.to_json(), notebook.circuit(circuit))
 
 
 def write_circuit_page(circuit: Circuit, path: str | Path) -> Path:

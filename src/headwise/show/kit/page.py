@@ -11,16 +11,32 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from typing import Any
+
+from headwise.show.kit.escape import script_json, text
+
+BUNDLE, STYLE = "assets/headwise.js", "assets/headwise.css"
+"""What ``web/`` builds: the parts that pages are made of."""
 
 
-def page(template: str, parts: Mapping[str, str], scripts: Sequence[str]) -> str:
+def mounted(title: str, data: Any, plain: str) -> str:
+    """The page of a JSON document that the bundle draws; ``plain`` is markup for a browser without scripts.
+
+    The bundle only ever sets text, so nothing in the data can become markup.
+    """
+    parts = {"title": text(title), "data": script_json(data), "plain": plain, "style": part(STYLE)}
+    return page("kit/mounted.html", parts, [f"{part(BUNDLE)}headwise.open();"], no_markup=True)
+
+
+def page(template: str, parts: Mapping[str, str], scripts: Sequence[str], *, no_markup: bool = False) -> str:
     """The page of a template file: ``{{name}}`` becomes the part of that name, which must be markup already.
 
     ``scripts`` are ours, never made from data; they run in this order where the template says ``{{scripts}}``.
+    With ``no_markup`` the browser itself refuses whatever would turn a string into elements.
     """
     filled = {
         **parts,
-        "policy": policy(scripts),
+        "policy": policy(scripts) + "; require-trusted-types-for 'script'" * no_markup,
         "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
     # In one pass: a part may hold what looks like the name of another.

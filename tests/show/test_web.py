@@ -1,0 +1,84 @@
+"""The bundle that pages are made of is the one that the sources in ``web/`` give."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import make_web as web
+from headwise.show.kit.page import BUNDLE, STYLE, part
+
+SOURCES = sorted(
+    [
+        *(file for file in (web.WEB / "src").rglob("*") if file.is_file()),
+        *(web.WEB / name for name in ("build.mjs", "package-lock.json", "package.json", "tsconfig.json")),
+    ],
+    key=lambda file: file.relative_to(web.WEB).as_posix(),
+)
+built = pytest.mark.skipif(web.missing() is not None, reason=str(web.missing()))
+
+
+def digest() -> str:
+    """As ``web/build.mjs`` makes it."""
+    made = hashlib.sha256()
+    for file in SOURCES:
+        text = file.read_bytes().replace(b"\r", b"")
+        made.update(f"{file.relative_to(web.WEB).as_posix()}\n".encode() + text + b"\0")
+    return made.hexdigest()
+
+
+def test_the_bundle_is_made_from_these_sources() -> None:
+    """Without Node: the header of the bundle names its sources."""
+    for name in (BUNDLE, STYLE):
+        said = re.match(r"/\*! headwise, from sources ([0-9a-f]{64})", part(name))
+        assert said is not None
+        assert said[1] == digest(), "run make web, and commit what it builds"
+
+
+@built
+@pytest.mark.slow
+def test_the_sources_give_the_bundle_byte_for_byte(tmp_path: Path) -> None:
+    web.build(tmp_path)
+    for name in (BUNDLE, STYLE):
+        assert (tmp_path / Path(name).name).read_bytes() == part(name).encode()
+
+
+@built
+@pytest.mark.slow
+def test_the_sources_have_no_wrong_types() -> None:
+    web.check()
+
+
+def test_the_bundle_can_neither_evaluate_nor_end_its_element() -> None:
+    for name in (BUNDLE, STYLE):
+        made = part(name)
+        assert not re.search(
+            r"\beval\(|new Function\(|importScripts|\bfetch\(|XMLHttpRequest|WebSocket", made
+        )
+        assert "</script" not in made.lower() and "</style" not in made.lower()
+        assert "http" not in made.replace("http://www.w3.org/", "")
+    assert len(part(BUNDLE)) + len(part(STYLE)) < 150_000
+
+
+def test_data_reaches_the_page_as_text_alone() -> None:
+    """Preact sets text unless it is told otherwise, and nothing here tells it."""
+    for file in SOURCES:
+        if file.suffix in (".ts", ".tsx"):
+            words = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|dangerouslySet|\bhref="
+            assert not re.search(words, file.read_text(encoding="utf-8")), file
+
+
+def test_versions_are_pinned_and_licences_are_told() -> None:
+    packages = json.loads((web.WEB / "package.json").read_text())
+    locked = json.loads((web.WEB / "package-lock.json").read_text())["packages"]
+    assert "dependencies" not in packages
+    for name, version in packages["devDependencies"].items():
+        assert locked[f"node_modules/{name}"]["version"] == version
+    assert all("integrity" in one for place, one in locked.items() if place)
+    header = part(BUNDLE)[:3000]
+    assert f"preact {packages['devDependencies']['preact']} (MIT)" in header
+    assert "Permission is hereby granted, free of charge" in header

@@ -1,0 +1,38 @@
+// A circuit file's document (docs: The circuit file).
+export type NodeKind = 'head' | 'mlp' | 'embedding' | 'bias' | 'offset' | 'answer';
+export type Side = 'query' | 'key';
+export type EdgeKind = 'causal' | 'account';
+
+export interface CircuitNode {
+  id: string;
+  kind: NodeKind;
+  layer: number;
+  head: number | null;
+  query: number;
+  key: number;
+  attention: number | null;
+}
+
+export interface CircuitEdge {
+  source: string;
+  target: string;
+  side: Side;
+  weight: number | null;
+  channels: readonly number[];
+  kind?: EdgeKind;
+}
+
+export interface CircuitDocument {
+  kind: 'headwise-circuit';
+  model: { name: string };
+  prompt: string | null;
+  tokens: readonly string[];
+  answer: string | null;
+  wrong: string | null;
+  difference?: number | null;
+  top?: string | null;
+  mode: string;
+  nodes: readonly CircuitNode[];
+  edges: readonly CircuitEdge[];
+  notes: readonly string[];
+}

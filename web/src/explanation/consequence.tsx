@@ -1,0 +1,78 @@
+// What the head then does with what it reads.
+import { Bar, rangeOf } from '../kit/bars';
+import { Numbers } from '../kit/numbers';
+import { Shown, Tok } from '../kit/tokens';
+import { number, signed } from '../numbers';
+import type { ExplanationDocument } from './document';
+
+export const Consequence = ({ data }: { data: ExplanationDocument }) => {
+  const { raised, lowered, direct, path } = data.consequence;
+  const before = data.proof.before;
+  const range = rangeOf([...raised, ...lowered].map((one) => one.logit));
+  const answer = <Shown text={data.answer.text} most={18} />;
+  const wrong = <Shown text={data.answer.wrong} most={18} />;
+  return (
+    <section class="consequence">
+      <h2>Consequence</h2>
+      <p class="soft">
+        What {data.head} does with what it reads at <Tok at={data.key} most={18} />.
+      </p>
+      <div class="two">
+        <figure class="raised">
+          <figcaption>
+            <b>Tokens it raises and lowers</b> as the next token after <Tok at={data.query} most={18} />, by what it writes itself (logits against the average token).
+          </figcaption>
+          {[...raised, ...lowered].map((one) => (
+            <Bar name={<Shown text={one.token} most={16} />} value={one.logit} range={range} text={signed(one.logit)} />
+          ))}
+          <Numbers columns={['token', 'logit']} rows={[...raised, ...lowered].map((one) => [<Shown text={one.token} />, one.logit])} />
+        </figure>
+        <figure class="effects">
+          <figcaption>
+            <b>Effect on the answer</b> {answer}, against {wrong}.
+          </figcaption>
+          {direct ? (
+            <p>
+              Directly, by what it writes itself: answer <b>{signed(direct.answer)}</b>, its lead <b>{signed(direct.lead)}</b> (logits).
+            </p>
+          ) : (
+            <p>Directly: nothing. The answer is read at the last token, and this head is not there.</p>
+          )}
+          {path ? (
+            <>
+              <p>In all, through the rest of the model: with this attention set to zero, and shared out among the other tokens, the model gives</p>
+              <table class="beforeafter">
+                <thead>
+                  <tr>
+                    <th />
+                    <th class="n">as it is</th>
+                    <th class="n">without</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  <tr>
+                    <th scope="row">probability of {answer}</th>
+                    <td class="n">{number(before.probability)}</td>
+                    <td class="n">{number(path.probability)}</td>
+                  </tr>
+                  <tr>
+                    <th scope="row">its log-probability</th>
+                    <td class="n">{number(before.log_probability, 2)}</td>
+                    <td class="n">{number(path.log_probability, 2)}</td>
+                  </tr>
+                  <tr>
+                    <th scope="row">lead over {wrong}</th>
+                    <td class="n">{signed(before.lead)}</td>
+                    <td class="n">{signed(path.lead)}</td>
+                  </tr>
+                </tbody>
+              </table>
+            </>
+          ) : (
+            <p>There is no other token that this attention could go to.</p>
+          )}
+        </figure>
+      </div>
+    </section>
+  );
+};

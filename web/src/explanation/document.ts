@@ -1,0 +1,138 @@
+// The document of an explanation (docs: The explanation's document), with what only a page adds.
+export type Side = 'query' | 'key';
+export const SIDES: readonly Side[] = ['query', 'key'];
+
+export interface Writer {
+  writer: string;
+  /** The token a head read. */
+  reads: number | null;
+}
+export interface ChannelPart {
+  channel: number | 'others';
+  log_odds: number;
+}
+export interface What extends ChannelPart {
+  stable: boolean;
+  name: string | null;
+  count?: number;
+}
+export interface Through extends Writer {
+  log_odds: number;
+  effect: number | null;
+}
+export interface Neuron {
+  index: number | string;
+  log_odds: number;
+}
+export interface Row extends Writer {
+  side: Side;
+  log_odds: number;
+  count: number;
+  cause: boolean;
+  role: string | null;
+  channels: readonly ChannelPart[];
+  through: readonly Through[];
+  neurons: readonly Neuron[];
+}
+export interface CauseSide {
+  writers: readonly Writer[];
+  diffuse: boolean;
+  after: number | null;
+  signals: readonly (Writer & { channels: readonly number[]; drop: number })[];
+  signals_after: number | null;
+}
+export interface Outcome {
+  attention: number;
+  probability: number;
+  lead: number;
+  log_probability: number;
+}
+export interface Proof {
+  side: Side | null;
+  before: Outcome;
+  after: Outcome | null;
+  predicted: number | null;
+  error: number | null;
+  next: { writers: readonly Writer[]; after: number; outcome: Outcome } | null;
+}
+export interface Spread {
+  mean: number;
+  low: number;
+  high: number;
+  /** How many draws fall in each of equal bins from 0 to 1. */
+  histogram?: readonly number[];
+}
+export interface Control {
+  name: string;
+  text: string;
+  draws: number;
+  attention: Spread;
+  p: number;
+  answer: (Spread & { draws: number; p: number }) | null;
+}
+export interface Word {
+  said: boolean | null;
+  value: number | null;
+  p: number | null;
+}
+export interface Balance {
+  helps: number;
+  hinders: number;
+}
+export interface Features {
+  parts: readonly { name: string; rank: number | null; value: number; logit: number }[];
+  unexplained: number | null;
+  unexplained_share: number | null;
+  writers: readonly {
+    name: string;
+    logit: number;
+    writers: readonly { name: string; kind: string; layer: number; source?: number; side: Side; position: number; logit: number }[];
+    rest: Partial<Record<Side, number>>;
+  }[];
+  tests: readonly { name: string; kind: string; predicted: number; observed: Outcome; controls: readonly number[]; percentile: number }[];
+}
+/** The visible half of the head's pattern, row by row: attention in two bytes, or its root in one. */
+export interface Pattern {
+  bytes: 1 | 2;
+  cells: string;
+}
+
+export interface ExplanationDocument {
+  schema: number;
+  model: string;
+  prompt: string | null;
+  tokens: readonly string[];
+  head: string;
+  query: number;
+  key: number;
+  attention: number;
+  logit: number;
+  answer: { text: string; wrong: string; probability: number; lead: number; predicted: string };
+  chosen_because: string;
+  runners_up: readonly { head: string; query: number; key: number; score: number }[];
+  notices: readonly string[];
+  basis: { kind: string; frame: string; hash: string };
+  log_odds: { total: number; baseline: number; keys: number; error: number; query: Balance; key: Balance; channels: Balance };
+  relative: { logit: number; channels_needed: number; sparsity: number };
+  place: { content: number; place: number; interaction: number; level: number };
+  what: readonly What[];
+  who: readonly Row[];
+  cause: { headline: Side | null; threshold: number; query: CauseSide; key: CauseSide };
+  consequence: {
+    raised: readonly { token: string; logit: number }[];
+    lowered: readonly { token: string; logit: number }[];
+    direct: { answer: number; lead: number } | null;
+    path: Outcome | null;
+  };
+  proof: Proof;
+  controls: readonly Control[];
+  verdict: { specific: Word; redundant: Word; matters: Word };
+  transfer: { prompt: string; query: number; key: number; before: number; after: number } | null;
+  rivals: readonly { key: number; attention: number; gap: number; channels: readonly { channel: number; value: number }[] }[];
+  features: Features | null;
+  sentence: string;
+  seconds: number;
+  pattern?: Pattern;
+  /** Tokens as the sentence quotes them, longest first. */
+  quoted?: readonly string[];
+}

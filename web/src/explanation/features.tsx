@@ -1,0 +1,96 @@
+// Named features, where banks of them were given: their part of the score, who wrote them, and each one taken out.
+import { Bar, rangeOf } from '../kit/bars';
+import { Dots } from '../kit/dots';
+import { Numbers } from '../kit/numbers';
+import { Tok } from '../kit/tokens';
+import { number, signed, sum } from '../numbers';
+import { isolated, readable, short } from '../text';
+import type { ExplanationDocument, Features as Document } from './document';
+import { SIDES } from './document';
+import { SIDE_WORDS, spoken } from './names';
+
+const MOST = 7;
+
+export const Features = ({ data }: { data: ExplanationDocument }) => {
+  const { features } = data;
+  if (!features) return null;
+  return (
+    <section class="features">
+      <h2>By named feature</h2>
+      <p class="soft">A feature is a small set of directions, found by comparing prompts, that stands for something with a name.</p>
+      <div class="two">
+        <Parts features={features} relative={data.relative.logit} />
+        {features.tests.length ? <Tests features={features} before={data.proof.before.attention} /> : null}
+        {features.writers.map((one) => (
+          <Writers feature={one} />
+        ))}
+      </div>
+    </section>
+  );
+};
+
+const Parts = ({ features, relative }: { features: Document; relative: number }) => {
+  const parts = [...features.parts, ...(features.unexplained === null ? [] : [{ name: 'unexplained', rank: null, value: features.unexplained, logit: null }])];
+  const range = rangeOf(parts.map((one) => one.value));
+  const share = features.unexplained_share;
+  return (
+    <figure class="parts">
+      <figcaption>
+        <b>Relative logit {signed(relative)} by feature.</b> {share === null ? '' : `Unexplained: ${Math.round(100 * share)} %.`}
+      </figcaption>
+      {parts.map((one) => (
+        <Bar name={<bdi>{readable(one.name)}</bdi>} value={one.value} range={range} text={signed(one.value)} kind={one.rank === null ? 'plain' : undefined} />
+      ))}
+      <Numbers columns={['feature', 'rank', 'relative logit', 'logit']} rows={parts.map((one) => [readable(one.name), one.rank, one.value, one.logit])} />
+    </figure>
+  );
+};
+
+const Writers = ({ feature }: { feature: Document['writers'][number] }) => {
+  const sides = SIDES.map((side) => {
+    const list = feature.writers.filter((one) => one.side === side);
+    return { side, list: list.slice(0, MOST), rest: sum(list.slice(MOST).map((one) => one.logit)) + (feature.rest[side] ?? 0) };
+  });
+  const range = rangeOf(sides.flatMap((one) => [...one.list.map((writer) => writer.logit), one.rest]));
+  return (
+    <figure class="featurewriters">
+      <figcaption>
+        <b>
+          Who wrote <bdi>{readable(feature.name)}</bdi>.
+        </b>{' '}
+        Each side adds up to its logit, {signed(feature.logit)}: two views of one number.
+      </figcaption>
+      {sides.map(({ side, list, rest }) => (
+        <>
+          <h3 class={side}>{SIDE_WORDS[side].title}</h3>
+          {list.map((one) => (
+            <Bar name={spoken(one.name)} value={one.logit} range={range} text={signed(one.logit)} sub={one.source === undefined ? null : <>read <Tok at={one.source} most={18} /></>} />
+          ))}
+          <Bar name="the rest" value={rest} range={range} text={signed(rest)} kind="plain" />
+        </>
+      ))}
+      <Numbers columns={['side', 'writer', 'at', 'read', 'logit']} rows={feature.writers.map((one) => [one.side, spoken(one.name), <Tok at={one.position} />, one.source === undefined ? '' : <Tok at={one.source} />, one.logit])} />
+    </figure>
+  );
+};
+
+const Tests = ({ features, before }: { features: Document; before: number }) => {
+  const kinds: Record<string, string> = { ablation: 'removed', swap: 'swapped' };
+  const rows = [
+    { name: 'as it is', dot: before, text: number(before) },
+    ...features.tests.map((one) => ({ name: isolated(short(`${readable(one.name)}, ${kinds[one.kind] ?? one.kind}`, 24)), dot: one.observed.attention, ring: one.predicted, cloud: one.controls, from: before, text: `${number(one.observed.attention)} · ${one.percentile.toFixed(0)} %` })),
+  ];
+  const top = Math.max(...rows.map((row) => row.dot), ...features.tests.flatMap((one) => one.controls));
+  return (
+    <figure class="featuretests">
+      <figcaption>
+        <b>Each feature removed from the query, or swapped between this token and its strongest rival.</b> Small dots: random subspaces of the same rank; the percentage says how many of them left more attention.
+      </figcaption>
+      <Dots title="Attention of this cell" rows={rows} low={0} high={Math.min(1, top * 1.08)} />
+      <Numbers
+        columns={['feature', 'edit', 'predicted attention', 'attention', 'probability', 'lead', 'percentile']}
+        rows={features.tests.map((one) => [readable(one.name), one.kind, one.predicted, one.observed.attention, one.observed.probability, one.observed.lead, one.percentile])}
+      />
+    </figure>
+  );
+};

@@ -1,0 +1,31 @@
+// Writers as a person reads them.
+import { Tok } from '../kit/tokens';
+import type { Side, Writer } from './document';
+
+/** "MLP20" is written "MLP 20"; a head keeps its short name. */
+export const spoken = (writer: string, count = 1): string => {
+  if (writer === 'others') return count > 1 ? `${count} others` : 'others';
+  if (writer === 'offset') return 'own bias';
+  if (writer === 'constants') return 'its own constants';
+  return writer.replace(/^(MLP|bias)(\d+)$/, '$1 $2');
+};
+
+/** The layer that a writer's name tells: embedding and what has none are below the first. */
+export const layerOf = (writer: string): number => Number(/^(?:L|MLP|bias)(\d+)/.exec(writer)?.[1] ?? -1);
+
+export const WriterName = ({ writer, reads }: Writer) => (
+  <>
+    {spoken(writer)}
+    {reads === null ? null : (
+      <>
+        {' '}
+        reading <Tok at={reads} most={18} />
+      </>
+    )}
+  </>
+);
+
+export const SIDE_WORDS: Record<Side, { title: string; says: string }> = {
+  query: { title: 'Query side', says: 'who wrote what the head looks for' },
+  key: { title: 'Key side', says: 'who wrote what it finds there' },
+};

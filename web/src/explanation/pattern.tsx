@@ -1,0 +1,233 @@
+// Every row of the head at once, on a canvas: one pixel a cell, in very long prompts one pixel a block.
+import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { Numbers } from '../kit/numbers';
+import { useTip } from '../kit/tip';
+import { Tok, Tokens, useTokenText } from '../kit/tokens';
+import { number } from '../numbers';
+import { short, visible } from '../text';
+import type { Attention } from './attention';
+import type { ExplanationDocument } from './document';
+
+const NAMED = 32;
+const PIXELS = 1024;
+const LISTED = 120;
+const TOP = 9;  // half a line of text above the first row
+const FONT = '12px ui-monospace, Menlo, Consolas, monospace';
+const COLOURS = ['bg', 'heat', 'band', 'ink', 'soft', 'line', 'query', 'key'] as const;
+type Colours = Record<(typeof COLOURS)[number], string>;
+
+/** The theme's colours as the browser resolves them: a canvas cannot read variables. */
+const coloursOf = (element: Element): Colours => {
+  const probe = document.createElement('i');
+  element.append(probe);
+  const made = Object.fromEntries(
+    COLOURS.map((name) => {
+      probe.style.color = `var(--${name})`;
+      return [name, getComputedStyle(probe).color];
+    }),
+  ) as Colours;
+  probe.remove();
+  return made;
+};
+const rgb = (colour: string): number[] => (colour.match(/[\d.]+/g) ?? []).slice(0, 3).map(Number);
+
+const imageOf = (attention: Attention, T: number, colours: Colours): HTMLCanvasElement => {
+  const block = Math.ceil(T / PIXELS);
+  const n = Math.ceil(T / block);
+  const image = document.createElement('canvas');
+  image.width = image.height = n;
+  const context = image.getContext('2d');
+  if (!context) return image;
+  const [low, high, never] = [rgb(colours.bg), rgb(colours.heat), rgb(colours.band)];
+  const pixels = context.createImageData(n, n);
+  for (let r = 0; r < n; r++)
+    for (let c = 0; c < n; c++) {
+      let a = c > r ? -1 : 0;
+      if (a === 0) for (let q = r * block; q < Math.min(T, (r + 1) * block); q++) for (let k = c * block; k < Math.min(q + 1, (c + 1) * block); k++) a = Math.max(a, attention(q, k));
+      const shade = Math.sqrt(Math.max(0, a));
+      for (let i = 0; i < 3; i++) pixels.data[4 * (r * n + c) + i] = a < 0 ? (never[i] ?? 0) : Math.round((low[i] ?? 0) + ((high[i] ?? 0) - (low[i] ?? 0)) * shade);
+      pixels.data[4 * (r * n + c) + 3] = 255;
+    }
+  context.putImageData(pixels, 0, 0);
+  return image;
+};
+
+type Spot = [query: number, key: number];
+interface Frame {
+  pad: number;
+  side: number;
+}
+
+interface PatternProps {
+  data: ExplanationDocument;
+  attention: Attention;
+  row: number;
+  onRow: (row: number) => void;
+}
+
+export const Pattern = ({ data, attention, row, onRow }: PatternProps) => {
+  const tokens = useContext(Tokens);
+  const T = tokens.length;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const frame = useRef<Frame>({ pad: 0, side: 640 });
+  const [cursor, setCursor] = useState<Spot | null>(null);
+  const [turn, setTurn] = useState(0);  // theme, paper and width change what is to be painted
+  const tip = useTip();
+  const tokenText = useTokenText();
+
+  useEffect(() => {
+    const element = canvas.current;
+    const again = () => setTurn((n) => n + 1);
+    const page = element?.closest('.headwise');
+    const themes = new MutationObserver(again);
+    if (page) themes.observe(page, { attributes: true, attributeFilter: ['data-theme'] });
+    const sizes = new ResizeObserver(again);
+    if (element) sizes.observe(element);
+    const queries = [matchMedia('(prefers-color-scheme: dark)'), matchMedia('print')];
+    for (const query of queries) query.addEventListener('change', again);
+    return () => {
+      themes.disconnect();
+      sizes.disconnect();
+      for (const query of queries) query.removeEventListener('change', again);
+    };
+  }, []);
+
+  const image = useRef<{ key: string; made: HTMLCanvasElement } | null>(null);
+  useEffect(() => {
+    const element = canvas.current;
+    const context = element?.getContext('2d');
+    if (!element || !context || !element.clientWidth) return;
+    const colours = coloursOf(element.parentElement ?? element);
+    const key = Object.values(colours).join();
+    if (image.current?.key !== key) image.current = { key, made: imageOf(attention, T, colours) };
+    frame.current = paint(element, context, image.current.made, colours, data, row, cursor);
+  }, [data, attention, row, cursor, turn]);
+
+  const over = (event: MouseEvent): Spot | null => {
+    const box = canvas.current?.getBoundingClientRect();
+    if (!box) return null;
+    const { pad, side } = frame.current;
+    const [q, k] = [Math.floor(((event.clientY - box.top - TOP) / side) * T), Math.floor(((event.clientX - box.left - pad) / side) * T)];
+    return q < 0 || k < 0 || q >= T || k >= T ? null : [q, k];
+  };
+  const point = (event: PointerEvent) => {
+    const spot = over(event);
+    setCursor(spot);
+    if (spot) tip.at(event, `${tokenText(spot[0])} ← ${tokenText(spot[1])}\n${spot[1] > spot[0] ? 'a later token: not visible' : `attention ${number(attention(...spot), 4)}`}`);
+    else tip.quiet();
+  };
+  const walk = (event: KeyboardEvent) => {
+    const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    const [q, k] = cursor ?? [data.query, data.key];
+    if (event.key === 'Enter') onRow(q);
+    if (!by) return;
+    event.preventDefault();
+    const within = (v: number) => Math.max(0, Math.min(T - 1, v));
+    setCursor([within(q + (by[0] as number)), within(k + (by[1] as number))]);
+  };
+  const strongest = useMemo(() => {
+    const found: [number, number, number][] = [];
+    for (let q = 0; q < T; q++)
+      for (let k = 0; k <= q; k++) {
+        const a = attention(q, k);
+        if (a >= 0.02) found.push([q, k, a]);
+      }
+    return found.sort((a, b) => b[2] - a[2]).slice(0, LISTED);
+  }, [attention, T]);
+  const [q, k] = cursor ?? [data.query, data.key];
+  return (
+    <section class="pattern">
+      <h2>The whole head</h2>
+      <p class="soft">Every row of {data.head} in this prompt. Point at a cell, or use the arrow keys; click, or press Enter, to show its row above.</p>
+      <figure class="map">
+        <canvas
+          ref={canvas}
+          tabIndex={0}
+          role="application"
+          aria-label={`Attention of ${data.head}: queries downwards, keys to the right; arrow keys move, Enter shows the row`}
+          onPointerMove={point}
+          onPointerLeave={() => {
+            tip.quiet();
+            setCursor(null);
+          }}
+          onClick={(event) => {
+            const spot = over(event);
+            if (spot) onRow(spot[0]);
+          }}
+          onKeyDown={walk}
+          onBlur={() => setCursor(null)}
+        />
+        <div>
+          <div class="spot" aria-live="polite">
+            <div class="soft">{cursor ? 'this cell' : 'the explained cell'}</div>
+            <b>{k > q ? 'not visible' : number(attention(q, k), 4)}</b>
+            <div>
+              query <Tok at={q} most={24} />
+            </div>
+            <div>
+              key <Tok at={k} most={24} />
+            </div>
+          </div>
+          <div class="legend">
+            <span>
+              <i class="ramp" />0 to 1 (root scale)
+            </span>
+            <span>
+              <span class="key">▢</span> explained cell
+            </span>
+            <span>═ row shown above</span>
+          </div>
+        </div>
+        <Numbers title={`Numbers of the ${strongest.length} strongest cells`} columns={['query', 'key', 'attention']} rows={strongest.map(([query, key, a]) => [<Tok at={query} />, <Tok at={key} />, a])} />
+      </figure>
+    </section>
+  );
+};
+
+const paint = (element: HTMLCanvasElement, c: CanvasRenderingContext2D, image: HTMLCanvasElement, colours: Colours, data: ExplanationDocument, row: number, cursor: Spot | null): Frame => {
+  const { tokens } = data;
+  const T = tokens.length;
+  const named = T <= NAMED;
+  const ratio = Math.max(1, Math.min(3, devicePixelRatio || 1));
+  const wide = element.clientWidth;
+  c.font = FONT;
+  const pad = named ? Math.min(150, wide / 3, 26 + Math.max(...tokens.map((text) => c.measureText(short(visible(text), 14)).width))) : 40;
+  const side = wide - pad - TOP - 4;
+  element.width = element.height = wide * ratio;
+  c.setTransform(ratio, 0, 0, ratio, 0, 0);
+  c.imageSmoothingEnabled = false;
+  c.drawImage(image, pad, TOP, side, side);
+  c.strokeStyle = colours.line;
+  c.strokeRect(pad, TOP, side, side);
+  const step = side / T;
+  const mark = (i: number): string => (i === data.query && i === data.key ? colours.ink : i === data.query ? colours.query : i === data.key ? colours.key : colours.soft);
+  c.font = FONT;
+  const every = T <= 100 ? 10 : T <= 500 ? 50 : T <= 1000 ? 100 : 10 ** Math.ceil(Math.log10(T / 10));
+  tokens.forEach((token, i) => {
+    if (!named && i % every) return;
+    const text = named ? short(visible(token), 14) : String(i);
+    c.fillStyle = named ? mark(i) : colours.soft;
+    c.textAlign = 'right';
+    c.textBaseline = 'middle';
+    c.fillText(text, pad - 6, TOP + (i + 0.5) * step);
+    c.save();
+    c.translate(pad + (i + 0.5) * step, side + TOP + 7);
+    if (named) c.rotate(-Math.PI / 2);
+    else c.textAlign = 'center';
+    c.fillText(text, 0, named ? 0 : 8);
+    c.restore();
+  });
+  const box = ([q, k]: Spot, colour: string, grow: number) => {
+    c.strokeStyle = colour;
+    c.lineWidth = 2;
+    c.strokeRect(pad + k * step - grow, TOP + q * step - grow, step + 2 * grow, step + 2 * grow);
+  };
+  c.fillStyle = colours.ink;
+  c.globalAlpha = 0.5;
+  c.fillRect(pad, TOP + row * step, side, 1);
+  c.fillRect(pad, TOP + (row + 1) * step - 1, side, 1);
+  c.globalAlpha = 1;
+  box([data.query, data.key], colours.key, Math.max(1, 5 - step / 2));
+  if (cursor) box(cursor, colours.ink, Math.max(0.5, 4 - step / 2));
+  return { pad, side };
+};

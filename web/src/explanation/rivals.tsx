@@ -1,0 +1,30 @@
+// Why not elsewhere: the other tokens with most attention, and where they fall behind.
+import { Bar, rangeOf } from '../kit/bars';
+import { Numbers } from '../kit/numbers';
+import { Tok } from '../kit/tokens';
+import { number, signed } from '../numbers';
+import type { ExplanationDocument } from './document';
+
+export const Rivals = ({ data }: { data: ExplanationDocument }) => {
+  if (!data.rivals.length) return null;
+  const range = rangeOf(data.rivals.map((one) => one.gap));
+  const channels = (list: readonly { channel: number; value: number }[]) => list.map((one) => `${one.channel} (${signed(one.value)})`).join(', ');
+  return (
+    <section class="rivals">
+      <h2>Why not elsewhere?</h2>
+      <p class="soft">The tokens that get most of the remaining attention. Bars: by how much their logit is below that of the explained token.</p>
+      <figure>
+        {data.rivals.map((one) => (
+          <Bar
+            name={<Tok at={one.key} most={16} />}
+            value={one.gap}
+            range={range}
+            text={signed(one.gap)}
+            sub={`attention ${number(one.attention)}${one.channels.length ? `; ${one.gap < 0 ? 'is ahead, though it loses' : 'loses most'} in channels ${channels(one.channels)}` : ''}`}
+          />
+        ))}
+        <Numbers columns={['key', 'attention', 'logit gap', 'channels']} rows={data.rivals.map((one) => [<Tok at={one.key} />, one.attention, one.gap, channels(one.channels)])} />
+      </figure>
+    </section>
+  );
+};

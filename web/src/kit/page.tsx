@@ -1,0 +1,44 @@
+// What every page has around its content: the theme switch, the tooltip, and paper on which nothing stays folded.
+import type { ComponentChildren } from 'preact';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { Tip, Voice, Voices } from './tip';
+
+type Theme = 'light' | 'dark';
+
+export const Page = ({ kind, children }: { kind: string; children: ComponentChildren }) => {
+  const [theme, setTheme] = useState<Theme | null>(null);
+  const root = useRef<HTMLDivElement>(null);
+  const voice = useMemo(() => new Voice(), []);
+  const turn = () => setTheme((theme ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')) === 'dark' ? 'light' : 'dark');
+  useEffect(() => {
+    const opened = new Set<HTMLDetailsElement>();
+    const before = () =>
+      root.current?.querySelectorAll<HTMLDetailsElement>('details:not([open])').forEach((one) => {
+        one.open = true;
+        opened.add(one);
+      });
+    const after = () => {
+      opened.forEach((one) => {
+        one.open = false;
+      });
+      opened.clear();
+    };
+    addEventListener('beforeprint', before);
+    addEventListener('afterprint', after);
+    return () => {
+      removeEventListener('beforeprint', before);
+      removeEventListener('afterprint', after);
+    };
+  }, []);
+  return (
+    <Voices.Provider value={voice}>
+      <div class={`headwise ${kind}`} data-theme={theme ?? undefined} ref={root}>
+        <button type="button" class="small theme" aria-label="Switch between light and dark" onClick={turn}>
+          light / dark
+        </button>
+        {children}
+        <Tip />
+      </div>
+    </Voices.Provider>
+  );
+};

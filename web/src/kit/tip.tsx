@@ -1,0 +1,73 @@
+// One tooltip per mounted page: what an element says while the pointer is over it or it has the focus.
+import { createContext } from 'preact';
+import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+
+interface Said {
+  text: string;
+  x: number;
+  y: number;
+}
+
+/** Whoever speaks tells the one who shows: so a moving pointer redraws the tooltip and nothing else. */
+export class Voice {
+  private hear: ((said: Said | null) => void) | null = null;
+  listen(hear: (said: Said | null) => void): () => void {
+    this.hear = hear;
+    return () => {
+      this.hear = null;
+    };
+  }
+  say(said: Said | null): void {
+    this.hear?.(said);
+  }
+}
+
+export const Voices = createContext(new Voice());
+
+/** Handlers that show a text for an element. */
+export const useTip = () => {
+  const voice = useContext(Voices);
+  return useMemo(() => {
+    const quiet = () => voice.say(null);
+    return {
+      quiet,
+      at: (event: PointerEvent, text: string) => voice.say({ text, x: event.clientX, y: event.clientY }),
+      on: (text: string) => ({
+        onPointerMove: (event: PointerEvent) => voice.say({ text, x: event.clientX, y: event.clientY }),
+        onPointerLeave: quiet,
+        onFocus: (event: FocusEvent) => {
+          const target = event.currentTarget as Element;
+          // A click focuses as well, but then the pointer is there to speak.
+          if (!target.matches(':focus-visible')) return;
+          const box = target.getBoundingClientRect();
+          voice.say({ text, x: box.left + Math.min(box.width / 2, 120), y: box.bottom - 8 });
+        },
+        onBlur: quiet,
+      }),
+    };
+  }, [voice]);
+};
+
+export const Tip = () => {
+  const voice = useContext(Voices);
+  const [said, setSaid] = useState<Said | null>(null);
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => voice.listen(setSaid), [voice]);
+  useEffect(() => {
+    const escape = (event: KeyboardEvent) => event.key === 'Escape' && setSaid(null);
+    addEventListener('keydown', escape);
+    return () => removeEventListener('keydown', escape);
+  }, []);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element || !said) return;
+    const { width, height } = element.getBoundingClientRect();
+    element.style.left = `${Math.max(4, Math.min(said.x + 14, innerWidth - width - 8))}px`;
+    element.style.top = `${Math.max(4, said.y + 16 + height > innerHeight ? said.y - height - 12 : said.y + 16)}px`;
+  }, [said]);
+  return (
+    <div class="tip" role="status" ref={box} hidden={!said}>
+      {said?.text}
+    </div>
+  );
+};
