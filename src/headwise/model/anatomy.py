@@ -71,6 +71,14 @@ class Anatomy:
     def key_norm(self, layer: int) -> Norm | None:
         return self._norm(self.attention[layer], "k_norm" if self.family.qk_norm != "none" else None)
 
+    def learned_positions(self, length: int) -> Tensor | None:
+        """What the first positions add to the embeddings of their tokens [length, d_model]; None where nothing."""
+        if self.family.learned_positions is None:
+            return None
+        module = _follow(self.trunk, self.family.learned_positions)
+        start = getattr(module, "offset", 0)  # OPT keeps two rows before the first position
+        return module.weight.detach()[start : start + length]
+
     def final_norm(self) -> Norm | None:
         return self._norm(self.trunk, self.family.final_norm)
 

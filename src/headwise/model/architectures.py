@@ -62,8 +62,8 @@ class Architecture:
     [head, token, d_head] (head_token), or all heads of a token together (all_heads)."""
     query_premultiplied: bool = False
     """True where the module scales the query itself and hands scale 1 to the attention function (OPT)."""
-    learned_positions: bool = False
-    """True where each position has a learned vector of its own instead of a rotation."""
+    learned_positions: str | None = None
+    """Where each position has a learned vector of its own instead of a rotation."""
 
 
 _POST_NORMED: dict[str, Any] = {
@@ -86,7 +86,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             output="c_proj",
             attention_norm="ln_1",
             mlp=MLPLayout(norm="ln_2", gate=None, up="mlp.c_fc", down="mlp.c_proj", activation="mlp.act"),
-            learned_positions=True,
+            learned_positions="wpe",
         ),
         Architecture(
             "gpt_neox",
@@ -128,7 +128,7 @@ ARCHITECTURES: dict[str, Architecture] = {
                 norm="final_layer_norm", gate=None, up="fc1", down="fc2", activation="activation_fn"
             ),
             query_premultiplied=True,
-            learned_positions=True,
+            learned_positions="embed_positions",
         ),
     )
 }

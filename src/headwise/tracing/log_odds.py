@@ -2,7 +2,7 @@
 
 A head at a query gives the key s the attention A = softmax(z)_s. The log-odds log(A / (1 − A)) = z_s − log Σ e^{z_t},
 the sum over the rivals t ≠ s, count from where the row knows nothing: at z = 0 they are −log(n − 1), n visible keys.
-Integrated gradients from there give every key a weight g_t, and with r = softmax over the rivals (docs: account §4)
+Integrated gradients from there give every key a weight g_t, and with r = softmax over the rivals (docs/method/why.md)
 
     g = ∫₀¹ (e_s − r(αz)) dα          Σ_t g_t z_t = log(A / (1 − A)) + log(n − 1)
 

@@ -1,6 +1,6 @@
 """One table of what × who: the log-odds of a cell over writers and channels, once for each side.
 
-With g of :mod:`headwise.tracing.log_odds`, a the query's and b the keys' coordinates (docs: account §4),
+With g of :mod:`headwise.tracing.log_odds`, a the query's and b the keys' coordinates (docs/method/why.md),
 
     query side   v_ck = a_ck · (gᵀb)_k          key side   v_ck = a_k · (gᵀb_c)_k
 
