@@ -52,6 +52,7 @@ def test_a_file_comes_back_and_belongs_to_its_model(tmp_path: Path) -> None:
     read = Calibration.load(path, model)
     assert read.digest == CORPUS.digest
     assert torch.allclose(read.moments.query, made.moments.query, rtol=1e-6, atol=1e-6)
+    assert torch.allclose(read.outputs, made.outputs, rtol=1e-6, atol=1e-6)
     with pytest.raises(HeadwiseError, match=r"is of .* not of 'tiny-worded'"):
         Calibration.load(path, worded_model())
     path.write_bytes(path.read_bytes()[:-7])

@@ -8,6 +8,7 @@ from tiny import VARIANTS, prompts_of, tiny
 
 from headwise.bases.balanced import balanced_maps
 from headwise.bases.moments import ATTENDED, MomentSums, collect_moments
+from headwise.model.outputs import head_outputs
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -49,6 +50,17 @@ def test_sums_are_those_of_the_cells_one_by_one(variant: str) -> None:
         assert (one - other).abs().max() <= 1e-9 * other.abs().max()
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_mean_output_is_that_of_every_token(variant: str) -> None:
+    model = tiny(variant, torch.float64)
+    prompts = prompts_of(7, 11, seed=3)
+    found = (collect_moments(model, prompts) + collect_moments(model, prompts[:1])).mean_output
+    seen = head_outputs(model, [*prompts, prompts[0]], model.heads)
+    for head in model.heads:
+        slow = torch.cat([one[head] for one in seen]).mean(0)
+        assert (found[head.layer, head.index] - slow).abs().max() <= 1e-9 * slow.abs().max()
+
+
 def test_what_two_workers_saw_is_what_one_would_have_seen() -> None:
     model = tiny("llama", torch.float64)
     first, second = prompts_of(6, 6, seed=1), prompts_of(6, 6, seed=2)
@@ -70,6 +82,8 @@ def test_a_balanced_basis_has_what_it_promises() -> None:
         q.sum(0),
         torch.einsum("nhi,nhj->hij", q, q),
         torch.einsum("nhi,nhj->hij", k, k),
+        torch.tensor(4000.0),
+        torch.zeros(3, 6),
     )
     moments = sums.moments()
     found = balanced_maps(moments)

@@ -60,6 +60,8 @@ class Calibration:
     """[L, H, d_head]: agreement of the two halves of the texts on each channel of the balanced basis."""
     across: Tensor
     """[L, H, d_head]: agreement of one kind of text with the others; NaN where there is only one kind."""
+    outputs: Tensor
+    """[L, H, d_head]: what each head writes on average over all tokens, before the output projection."""
 
     @property
     def stability(self) -> Tensor:
@@ -86,7 +88,7 @@ class Calibration:
         }
         m = self.moments
         held = {"cells": m.cells, "query_mean": m.query_mean, "query": m.query, "key": m.key}
-        held |= {"halves": self.halves, "across": self.across}
+        held |= {"halves": self.halves, "across": self.across, "outputs": self.outputs}
         return sealed.to_bytes({name: value.float() for name, value in held.items()}, record)
 
     @classmethod
@@ -103,6 +105,7 @@ class Calibration:
             not isinstance(record, dict)
             or record.get("kind") != "headwise-moments"
             or record.get("schema") != SCHEMA
+            or "outputs" not in found
         ):
             raise HeadwiseError(f"{str(path)!r} does not hold moments of this version: {again}")
         model.require(record.get("weight_hash"), str(path), of=str(record.get("model")), do=again)
@@ -122,6 +125,7 @@ class Calibration:
             moments=HeadMoments(held["cells"], held["query_mean"], held["query"], held["key"]),
             halves=held["halves"],
             across=held["across"],
+            outputs=held["outputs"],
         )
 
 
@@ -257,6 +261,8 @@ class _MomentJob:
                 "query": made.query,
                 "query_square": made.query_square,
                 "key_square": made.key_square,
+                "tokens": made.tokens,
+                "output": made.output,
             }
         )
 
@@ -284,6 +290,7 @@ def _calibration(model: Model, corpus: Corpus, sums: dict[Group, MomentSums]) ->
         moments=whole.moments(),
         halves=halves,
         across=across,
+        outputs=whole.mean_output,
     )
 
 

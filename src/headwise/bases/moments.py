@@ -1,8 +1,8 @@
 """What flows through every head: second moments of the queries and keys that meet, from one pass over some texts.
 
 A cell is *attended* where its attention is at least ``ATTENDED``. The query is taken as it is before rotation, the key
-as that query sees it: R_dᵀ k_t, less the mean of the query's other visible keys. All heads of all layers are followed
-in one forward pass; nothing is kept but sums.
+as that query sees it: R_dᵀ k_t, less the mean of the query's other visible keys. What a head writes is summed over all
+tokens, for its mean output. All heads of all layers are followed in one forward pass; nothing is kept but sums.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headwise.bases.balanced import HeadMoments
 from headwise.errors import HeadwiseError
-from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows, raw_scores
+from headwise.model.attend import AttentionCall, at_least_float32, attend, pattern_rows, raw_scores
 from headwise.model.batch import Batch
 from headwise.model.forward import Instruments, forward
 from headwise.model.reading import Rotary
@@ -41,6 +41,10 @@ class MomentSums:
     """[L, H, d_head, d_head]: Σ q qᵀ."""
     key_square: Tensor
     """[L, H, d_head, d_head]: Σ Δk Δkᵀ."""
+    tokens: Tensor
+    """[]: tokens of the texts, attended or not."""
+    output: Tensor
+    """[L, H, d_head]: Σ of what the head writes at each of them, before the output projection."""
 
     @classmethod
     def zero(cls, layers: int, heads: int, d_head: int) -> MomentSums:
@@ -50,6 +54,8 @@ class MomentSums:
             torch.zeros(*shape, d_head, dtype=torch.float64),
             torch.zeros(*shape, d_head, d_head, dtype=torch.float64),
             torch.zeros(*shape, d_head, d_head, dtype=torch.float64),
+            torch.zeros((), dtype=torch.float64),
+            torch.zeros(*shape, d_head, dtype=torch.float64),
         )
 
     def __add__(self, other: MomentSums) -> MomentSums:
@@ -58,6 +64,8 @@ class MomentSums:
             self.query + other.query,
             self.query_square + other.query_square,
             self.key_square + other.key_square,
+            self.tokens + other.tokens,
+            self.output + other.output,
         )
 
     def moments(self) -> HeadMoments:
@@ -69,6 +77,11 @@ class MomentSums:
             self.query_square / count[..., None],
             self.key_square / count[..., None],
         )
+
+    @property
+    def mean_output(self) -> Tensor:
+        """[L, H, d_head]: what each head writes on average over all tokens."""
+        return self.output / self.tokens.clamp(min=1)
 
 
 def collect_moments(model: Model, token_ids: Sequence[Sequence[int]]) -> MomentSums:
@@ -89,8 +102,16 @@ def collect_moments(model: Model, token_ids: Sequence[Sequence[int]]) -> MomentS
 
     def observe(call: AttentionCall) -> None:
         _add_layer(sums, call, rotaries.get(call.layer), real.to(call.query.device))
+        if call.layer == model.n_layers - 1:
+            finish(call, attend(call))  # the pass ends before it would
 
-    instruments = Instruments(observe=observe, stop_at=model.n_layers - 1)
+    def finish(call: AttentionCall, output: Tensor) -> Tensor:
+        written = at_least_float32(output) * real.to(output.device)[..., None, None]
+        sums.output[call.layer] += written.sum((0, 1)).double().cpu()
+        return output
+
+    sums.tokens.add_(batch.lengths.sum())
+    instruments = Instruments(observe=observe, finish=finish, stop_at=model.n_layers - 1)
     for layer in range(model.n_layers):
         instruments.before.append((anatomy.attention[layer], partial(note_rotary, layer)))
     forward(model, batch, instruments)
