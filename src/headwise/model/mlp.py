@@ -9,7 +9,7 @@ with any part of the MLP's input is that part's share.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -163,11 +163,11 @@ class MLPReading:
         """[m]: the reading of the MLP as it was computed here."""
         return self.neurons.sum(-1) + self.constant
 
-    def only(self, place: int) -> MLPReading:
-        """One of the readings."""
+    def only(self, places: Sequence[int]) -> MLPReading:
+        """Some of the readings."""
 
         def cut(x: Tensor) -> Tensor:
-            return x[place : place + 1]
+            return x[list(places)]
 
         mlp = self.mlp
         scale, gate, post_scale = (
@@ -177,19 +177,19 @@ class MLPReading:
         return MLPReading(frozen, *map(cut, (self.weights, self.constant, self.pulled, self.own)))
 
     def without(self, left_out: Tensor) -> Tensor:
-        """Effects [m, n] of leaving parts [m, n, d] out of the MLP's input, one at a time: the MLP is computed anew.
+        """Effects [m] of leaving a part [m, d] of the MLP's input out: the MLP is computed anew.
 
         Effects are not shares: a gated MLP is about quadratic in its input, so they sum to about twice the reading.
         """
         parts, x = self.mlp.parts, left_out
         if parts.norm is not None:
             assert self.mlp.scale is not None
-            x = parts.norm.linear(x, self.mlp.scale[:, None])
+            x = parts.norm.linear(x, self.mlp.scale)
         gate = None
         if parts.gate is not None:
             assert self.mlp.gate is not None
-            gate = self.mlp.gate[:, None] - _linear(x, parts.gate, None)
-        return self._effect(gate, self.mlp.up[:, None] - _linear(x, parts.up, None))
+            gate = self.mlp.gate - _linear(x, parts.gate, None)
+        return self._effect(gate, self.mlp.up - _linear(x, parts.up, None))
 
     def without_own(self) -> Tensor:
         """Effects [m] of leaving out the MLP's own constants, on both of its ends."""
@@ -197,13 +197,12 @@ class MLPReading:
         if parts.norm is not None:
             assert self.mlp.scale is not None
             x = parts.norm.linear(x, self.mlp.scale)
-        gate = None if parts.gate is None else _linear(x, parts.gate, None)[:, None]
-        return self._effect(gate, _linear(x, parts.up, None)[:, None])[:, 0] + self.constant
+        gate = None if parts.gate is None else _linear(x, parts.gate, None)
+        return self._effect(gate, _linear(x, parts.up, None)) + self.constant
 
     def _effect(self, gate: Tensor | None, up: Tensor) -> Tensor:
-        """The fall [m, n] of the reading with other pre-activations [m, n, f]."""
-        change = self.mlp.hidden[:, None] - self.mlp.parts._hidden(gate, up)
-        return (change @ self.weights[..., None])[..., 0]
+        """The fall [m] of the reading with other pre-activations [m, f]."""
+        return ((self.mlp.hidden - self.mlp.parts._hidden(gate, up)) * self.weights).sum(-1)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

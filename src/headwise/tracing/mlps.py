@@ -7,7 +7,7 @@ collapses to a vector of the stream, and the shares of thousands of writers are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +19,8 @@ from headwise.model.mlp import MLPReading
 from headwise.tracing.writes import PromptWrites, component_writes
 from headwise.types import Component
 
+CHUNK_BYTES = 1 << 25
+"""Shares of all writers that are held at a time."""
 NEURONS = 5
 """Neurons shown on either side."""
 LEAST = 0.05
@@ -92,9 +94,9 @@ class MLPReadings:
     """[m]"""
     readings: Tensor
     """[m, d_model]"""
-    weights: Tensor
-    """[m, layers, H, T]: what the heads that the MLP reads multiply each value with."""
     read: MLPReading
+    depth: int
+    """Layers whose heads the MLP reads: those below, and its own unless it stands beside its attention."""
 
     @cached_property
     def totals(self) -> Tensor:
@@ -103,33 +105,47 @@ class MLPReadings:
         assert written is not None
         return (written[self.up.prompt, self.up.span][self.positions] * self.readings).sum(-1)
 
-    @cached_property
-    def shares(self) -> Tensor:
-        """[m, writers]: each writer's share of each reading; they sum to the totals. In the order of :meth:`writer`."""
-        up, pulled, layers = self.up, self.read.pulled, self.weights.shape[1]
-        carried = up.carried(pulled[None], layers)[0].mT * self.weights.flatten(1)
-        static = torch.einsum("cmd,md->mc", up.static[: self._n_static, self.positions], pulled)
-        return torch.cat((carried, static, self.read.own[:, None]), 1)
-
     def writer(self, index: int) -> Component:
         """Heads by the token they read, embedding, biases and MLPs below, and last the MLP's own constants."""
-        if index == self.weights.shape[1] * self.up.n_heads * self.up.tokens + self._n_static:
+        if index == self.up.n_carried(self.depth) + self._n_static:
             return Component("offset", self.layer)
-        return self.up.component(self.weights.shape[1], index)
+        return self.up.component(self.depth, index)
 
-    def effects(self, place: int, writers: Sequence[Component]) -> list[float]:
-        """What a reading loses when a writer is left out of the MLP's input and the MLP is computed anew."""
-        one, position = self.read.only(place), int(self.positions[place])
+    def chunks(self, places: Sequence[int]) -> Iterator[tuple[list[int], Tensor]]:
+        """Some readings, as many at a time as fit: their places, and every writer's share of each [places, writers].
+
+        The shares of a reading sum to its total. Writers are in the order of :meth:`writer`.
+        """
+        one = self.up.n_carried(self.depth) * torch.finfo(self.up.dtype).bits // 8
+        step = max(1, CHUNK_BYTES // max(1, one))
+        for start in range(0, len(places), step):
+            chosen = list(places[start : start + step])
+            yield chosen, self._shares(chosen)
+
+    def _shares(self, places: list[int]) -> Tensor:
+        up, pulled, at = self.up, self.read.pulled[places], self.positions[places]
+        distinct, where = at.unique(return_inverse=True)
+        weights = up.row_weights(self.depth, distinct).flatten(1)[where]
+        carried = up.carried(pulled[None], self.depth)[0].mT * weights
+        static = torch.einsum("cmd,md->mc", up.static[: self._n_static, at], pulled)
+        return torch.cat((carried, static, self.read.own[places, None]), 1)
+
+    def effects(self, places: Sequence[int], writers: Sequence[Component]) -> Tensor:
+        """What readings lose when a writer is left out of the MLP's input and the MLP is computed anew.
+
+        Returns [places, writers].
+        """
         own = Component("offset", self.layer)
-        others = [writer for writer in dict.fromkeys(writers) if writer != own]
-        found: dict[Component, float] = {}
-        if others:
-            writes = torch.stack([component_writes(self.up, writer)[position] for writer in others])
-            left = one.without(writes[None].to(self.readings.dtype))[0].tolist()
-            found.update(zip(others, left, strict=True))
-        if own in writers:
-            found[own] = float(one.without_own()[0])
-        return [found[writer] for writer in writers]
+        effects = torch.zeros(
+            len(places), len(writers), dtype=self.readings.dtype, device=self.readings.device
+        )
+        for number, writer in enumerate(writers):
+            if writer == own:
+                effects[:, number] = self.read.only(places).without_own()
+            else:
+                written = component_writes(self.up, writer)[self.positions[list(places)]]
+                effects[:, number] = self.read.only(places).without(written.to(self.readings.dtype))
+        return effects
 
     def account(
         self, places: Sequence[int] | None = None, *, least: float = LEAST, neurons: int = NEURONS
@@ -139,11 +155,12 @@ class MLPReadings:
         Shown are the writers from ``least`` of what all that help bring, and so many neurons of either sign.
         """
         at = list(range(len(self.positions))) if places is None else list(places)
-        shares, by_neuron = (x[at].double().sum(0) for x in (self.shares, self.read.neurons))
+        shares = torch.stack([found.double().sum(0) for _, found in self.chunks(at)]).sum(0)
+        by_neuron = self.read.neurons[at].double().sum(0)
         totals, total = SignedTotals.of(shares), float(self.totals[at].double().sum())
         chosen = _strongest(shares, least * max(totals.helping, -totals.hindering))
         writers = [self.writer(i) for i in chosen]
-        effects = [sum(by_place) for by_place in zip(*(self.effects(i, writers) for i in at), strict=True)]
+        effects = self.effects(at, writers).double().sum(0).tolist()
         order = by_neuron.argsort(descending=True).tolist()
         picked = [i for i in order[:neurons] if by_neuron[i] > 0]
         picked += [i for i in order[len(order) - neurons :] if by_neuron[i] < 0] if neurons else []
@@ -168,7 +185,7 @@ class MLPReadings:
     @property
     def _n_static(self) -> int:
         """Embedding, biases and MLPs that this MLP reads: with attention of its own layer also that layer's bias."""
-        return self.up.n_static(self.layer) + (self.up.per_layer - 1) * (self.weights.shape[1] - self.layer)
+        return self.up.n_static(self.layer) + (self.up.per_layer - 1) * (self.depth - self.layer)
 
 
 def read_mlp(up: PromptWrites, layer: int, positions: Sequence[int], readings: Tensor) -> MLPReadings:
@@ -189,23 +206,22 @@ def read_mlp(up: PromptWrites, layer: int, positions: Sequence[int], readings: T
             raise HeadwiseError(f"position {position} does not exist: the prompt has {up.tokens} tokens")
     at = torch.tensor(list(positions), device=up.device)
     readings = readings.to(up.device, up.dtype)
-    # An MLP beside its attention reads what the attention reads; one behind it also reads what it wrote.
-    reads = layer if anatomy.parallel else layer + 1
-    distinct, where = at.unique(return_inverse=True)
-    weights = up.row_weights(reads, distinct)[where]
     stream = up.stream.layers[layer].stream[up.prompt, up.span][at]
     if not anatomy.parallel:
-        stream = stream + _attention_write(up, layer, at, weights[:, layer])
-    return MLPReadings(up, layer, at, readings, weights, anatomy.mlp(layer).at(stream).read(readings))
+        stream = stream + _attention_write(up, layer, at)
+    read = anatomy.mlp(layer).at(stream).read(readings)
+    return MLPReadings(up, layer, at, readings, read, layer if anatomy.parallel else layer + 1)
 
 
-def _attention_write(up: PromptWrites, layer: int, positions: Tensor, weights: Tensor) -> Tensor:
-    """What a layer's attention wrote at some positions, from its heads' weights [m, H, T] there: [m, d_model]."""
+def _attention_write(up: PromptWrites, layer: int, positions: Tensor) -> Tensor:
+    """What a layer's attention wrote at some positions: [m, d_model]."""
+    distinct, where = positions.unique(return_inverse=True)
+    weights = up.row_weights(layer + 1, distinct, low=layer)[:, 0]
     values = up.v[layer].repeat_interleave(up.group, dim=0)
     read = torch.einsum("mht,htv->mhv", weights, values)
     written = torch.einsum("mhv,hdv->md", read, up.stream.output_weight(layer))
     bias = up.stream.bias_write(layer, up.prompt, up.span)
-    return written if bias is None else written + bias.expand(up.tokens, -1)[positions]
+    return (written if bias is None else written + bias.expand(up.tokens, -1)[distinct])[where]
 
 
 def _strongest(shares: Tensor, least: float) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from headwise.types import Cell, Component, Removed, Side, Signal
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
+    from headwise.tracing.through import MLPRules
 
 CHUNK_BYTES = 1 << 25
 """Component vectors held at a time."""
@@ -46,6 +47,8 @@ class Rules:
     visible_keys: bool = True
     """Whether the threshold counts the keys a row sees (the published tracer has no windows and counts d + 1)."""
     sides: tuple[Side, ...] = ("query", "key")
+    mlps: MLPRules | None = None
+    """How far MLPs among the writers are followed; None: they are leaves."""
 
     @classmethod
     def published(cls, **changes: object) -> Rules:
@@ -71,6 +74,9 @@ class SideSignals:
     """Signals of one channel each; their drops sum to ``attention − after``."""
     completeness: float
     """How far all candidates' attributions are from summing to the attention less that of a uniform row."""
+    mlps: tuple[tuple[int, Tensor], ...] = field(default=(), repr=False)
+    """Layers of the MLPs among the writers and how each is read, as a vector of the stream at the position that is
+    read: its product with what the MLP wrote there is the drop that this accounts for. Only where MLPs are followed."""
 
     @property
     def resolved(self) -> bool:
@@ -231,7 +237,28 @@ class LayerChunk:
             if len(ready):
                 results.update(self._finished(which, tried, ready, completeness))
             open_, m = open_[~done], min(limit, m * 4)
-        return [results[i] for i in range(len(self.firings))]
+        found = [results[i] for i in range(len(self.firings))]
+        return found if self.shared.rules.mlps is None else self._with_mlps(side, found)
+
+    def _with_mlps(self, side: QuerySide | KeySide, found: list[SideSignals]) -> list[SideSignals]:
+        """The same signals, with how each firing reads the MLPs among their writers."""
+        joined = [
+            (i, one)
+            for i, signals in enumerate(found)
+            for one in signals.by_writer()
+            if one.signal.writer.kind == "mlp" and one.attribution > 0 and one.drop > 0
+        ]
+        if not joined:
+            return found
+        of = torch.tensor([i for i, _ in joined], device=self.d.device)
+        channels = torch.zeros(len(joined), self.query_map.shape[-1], dtype=torch.float64, device=of.device)
+        for place, (_, one) in enumerate(joined):
+            channels[place, list(one.signal.channels)] = one.drop / one.attribution
+        vectors = side.stream_readings(of, channels)
+        mlps: dict[int, list[tuple[int, Tensor]]] = {}
+        for (i, one), vector in zip(joined, vectors, strict=True):
+            mlps.setdefault(i, []).append((one.signal.writer.layer, vector))
+        return [replace(signals, mlps=tuple(mlps.get(i, ()))) for i, signals in enumerate(found)]
 
     def _try(
         self, side: QuerySide | KeySide, of: Tensor, m: int, scores: Tensor, best: Tensor, future: Tensor

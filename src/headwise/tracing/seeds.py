@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +28,8 @@ class Seed:
 
     component: Component
     weight: float
+    reading: Tensor | None = field(default=None, compare=False, repr=False)
+    """For an MLP, how the answer reads it: a vector of the stream whose product with what it wrote is the weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +83,16 @@ class Readout:
 
 def answer_shares(up: PromptWrites, answer: int, wrong: int | None) -> Tensor:
     """What every component brings, at the last position, to answer − wrong (or the mean token): [components]."""
+    return _along(up, answer_direction(up, answer, wrong)).double()
+
+
+def answer_direction(up: PromptWrites, answer: int, wrong: int | None) -> Tensor:
+    """The direction [d_model] of the stream at the last position that leads to answer − wrong (or the mean token)."""
     readout = _readout(up)
     weight = readout.unembedding
     direction = weight[answer].to(up.dtype)
     direction = direction - (weight.to(up.dtype).mean(0) if wrong is None else weight[wrong].to(up.dtype))
-    return _along(up, readout.pull(direction)).double()
+    return readout.pull(direction)
 
 
 def linear_seeds(up: PromptWrites, answer: int, wrong: int | None) -> tuple[list[Seed], float]:
@@ -94,7 +101,8 @@ def linear_seeds(up: PromptWrites, answer: int, wrong: int | None) -> tuple[list
     The cutoff is the share at which the running sum of shares, largest first, exceeds the total, but at most half of
     the total. No seeds where the total is not positive: the model does not predict the answer.
     """
-    shares = answer_shares(up, answer, wrong)
+    direction = answer_direction(up, answer, wrong)
+    shares = _along(up, direction).double()
     total = float(shares.sum())
     if total <= 0:
         return [], total
@@ -105,7 +113,7 @@ def linear_seeds(up: PromptWrites, answer: int, wrong: int | None) -> tuple[list
     cutoff = min(float(cutoff), total / 2)
     chosen = (shares >= cutoff).nonzero()[:, 0]
     chosen = chosen[shares[chosen].argsort(descending=True, stable=True)]
-    return [Seed(up.component(up.n_layers, i), float(shares[i])) for i in chosen.tolist()], total
+    return [_seed(up, i, float(shares[i]), direction) for i in chosen.tolist()], total
 
 
 def probability_seeds(up: PromptWrites, answers: Sequence[int]) -> tuple[list[Seed], float]:
@@ -131,7 +139,8 @@ def probability_seeds(up: PromptWrites, answers: Sequence[int]) -> tuple[list[Se
         if readout.cap is not None:
             slope = slope / torch.cosh(along / readout.cap).square()
         g += weight * slope
-    shares = _along(up, readout.pull(readout.unembedding.to(g.dtype).mT @ g))
+    direction = readout.pull(readout.unembedding.to(g.dtype).mT @ g)
+    shares = _along(up, direction)
     order = shares.argsort(descending=True)
     clean = likelihood(base + whole)
     gain = float(clean - likelihood(base))
@@ -144,12 +153,18 @@ def probability_seeds(up: PromptWrites, answers: Sequence[int]) -> tuple[list[Se
         removed = readout.push(torch.stack([_write(up, i) for i in indices])).cumsum(0)
         values = likelihood(left - removed).tolist()
         for i, value in zip(indices, values, strict=True):
-            seeds.append(Seed(up.component(up.n_layers, i), before - value))
+            scaled = direction * ((before - value) / float(shares[i]))
+            seeds.append(_seed(up, i, before - value, scaled))
             before = value
             if float(clean) - value >= PROBABILITY_SHARE * gain:
                 return seeds, gain
         left = left - removed[-1]
     return [], gain
+
+
+def _seed(up: PromptWrites, index: int, weight: float, reading: Tensor) -> Seed:
+    component = up.component(up.n_layers, index)
+    return Seed(component, weight, reading if component.kind == "mlp" and weight > 0 else None)
 
 
 def answer_set(logits: Tensor, top_k: int | None, top_p: float | None) -> list[int]:

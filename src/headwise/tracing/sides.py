@@ -69,6 +69,18 @@ class _SearchedSide(ABC):
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         """Rows over keys [o, m, t] and strengths [o, m] of some candidates [o, m] of firings ``of`` [o]."""
 
+    @abstractmethod
+    def stream_readings(self, of: Tensor, channels: Tensor) -> Tensor:
+        """How firings ``of`` [n] read some channels [n, K] (weights) of a write at the position that is read.
+
+        Returns [n, d_model]: the product with a write is what it brings to the attention there.
+        """
+
+    def _in_stream(self, of: Tensor, vectors: Tensor) -> Tensor:
+        """Readings of a head's space [n, w], before its projection: [n, d_model]."""
+        matrices = self.matrices[self.place[of]]
+        return (vectors.to(matrices.dtype)[:, None] @ matrices)[:, 0]
+
     def _room(self) -> Tensor:
         """[f, N, w], not filled: heads by token, then static components, then the offset, where there is one."""
         components = self.n_carried + self.n_static + (self.offset is not None)
@@ -129,6 +141,10 @@ class QuerySide(_SearchedSide):
         sigma = chunk.sigma[of].gather(1, channel)
         unit = chunk.scale * torch.where(sigma > 0, sigma, torch.ones_like(sigma))
         return coordinate[..., None] * b * chunk.visible[of][:, None], coordinate / unit
+
+    def stream_readings(self, of: Tensor, channels: Tensor) -> Tensor:
+        reading, weight = self.reading()
+        return self._in_stream(of, (reading[of] @ (weight[of] * channels)[..., None])[..., 0])
 
     def _here(self, scalars: Tensor) -> Tensor:
         """Of scalars [f, t], those at each firing's query: [f]."""
@@ -192,6 +208,14 @@ class KeySide(_SearchedSide):
         rows = rows.view(o, m, chunk.T)
         strength = rows.gather(2, chunk.s[of][:, None, None].expand(-1, m, 1))[..., 0]
         return rows * a[..., None] * chunk.visible[of][:, None], strength
+
+    def stream_readings(self, of: Tensor, channels: Tensor) -> Tensor:
+        chunk = self.chunk
+        key = chunk.s[of]
+        vectors = ((chunk.a[of] * channels)[:, None] @ chunk.key_map[of])[:, 0]
+        if chunk.rotary is not None:
+            vectors = chunk.rotary.at_positions(key).transposed(vectors[None, None])[0, 0]
+        return self._in_stream(of, vectors * (chunk.g[of, key] * self.scalar[of, key])[:, None])
 
     def _carried_rows(self, rows: Tensor, index: Tensor, owner: Tensor, along: Tensor) -> None:
         """What heads carried from single tokens, at every key."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.seeds import Seed
+from headwise.tracing.through import Follower, MLPPart
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Side
 
@@ -24,6 +25,8 @@ class Traced:
     """Every firing that was met, expanded or not; 0 for a token that lies after the query."""
     signals: dict[Cell, dict[Side, SideSignals]] = field(default_factory=dict)
     """The firings that were expanded."""
+    parts: list[MLPPart] = field(default_factory=list)
+    """What MLPs that were met owe to what they read: an account, which no removal has tested."""
 
 
 def cell_of(component: Component, position: int) -> Cell | None:
@@ -34,19 +37,32 @@ def cell_of(component: Component, position: int) -> Cell | None:
 def trace_down(
     model: Model, ups: Sequence[PromptWrites], seeds: Sequence[list[Seed]], rules: Rules
 ) -> list[Traced]:
-    """Trace several prompts of one batch from their seeds, layer by layer downwards."""
+    """Trace several prompts of one batch from their seeds, layer by layer downwards.
+
+    Everything that reads a layer's MLP lies above it, and the MLP reads the heads of its own layer: so a layer's MLP is
+    followed before its heads are searched.
+    """
     traced = [Traced(list(found)) for found in seeds]
     waiting: dict[int, dict[int, set[Cell]]] = {}
 
     def meet(prompt: int, firing: Cell) -> None:
         waiting.setdefault(firing.head.layer, {}).setdefault(prompt, set()).add(firing)
 
+    through = [] if rules.mlps is None else [Follower(up, rules.mlps) for up in ups]
     for prompt, (up, found) in enumerate(zip(ups, seeds, strict=True)):
         for seed in found:
             firing = cell_of(seed.component, up.tokens - 1)
             if firing is not None:
                 meet(prompt, firing)
+            elif through and seed.reading is not None:
+                through[prompt].read(seed.component.layer, up.tokens - 1, "query", "answer", seed.reading)
     for layer in range(model.n_layers - 1, -1, -1):
+        for prompt, follower in enumerate(through):
+            for part in follower.follow(layer):
+                traced[prompt].parts.append(part)
+                above = cell_of(part.writer, part.position)
+                if above is not None:
+                    meet(prompt, above)
         chosen: dict[int, list[Cell]] = {}
         for prompt, met in sorted(waiting.pop(layer, {}).items()):
             up, firings = ups[prompt], sorted(met)
@@ -63,6 +79,8 @@ def trace_down(
             for firing, sides in zip(firings, search.run(ups[prompt], firings), strict=True):
                 traced[prompt].signals[firing] = sides
                 for side, signals in sides.items():
+                    for below, vector in signals.mlps:
+                        through[prompt].read(below, firing.at(side), side, "attention", vector)
                     for writer in {one.signal.writer for one in signals.removed}:
                         above = cell_of(writer, firing.at(side))
                         if above is not None:

@@ -142,13 +142,13 @@ class PromptWrites:
         masks = torch.stack([mask[rows] for mask in self._masks[low:high]])
         return scores.masked_fill_(~masks[:, None], float("-inf"))
 
-    def row_weights(self, layer: int, rows: Tensor) -> Tensor:
-        """What the heads below a layer multiply each value with, at some rows: [rows, layers, H, T]."""
+    def row_weights(self, layer: int, rows: Tensor, low: int = 0) -> Tensor:
+        """What the heads of layers ``low`` to ``layer`` − 1 multiply each value with, at some rows: [rows, l, H, T]."""
         if self._kept is not None:
-            return self._kept[:layer, ..., rows].permute(3, 0, 1, 2)
-        weights = torch.softmax(self._scores(0, layer, rows), -1)
+            return self._kept[low:layer, ..., rows].permute(3, 0, 1, 2)
+        weights = torch.softmax(self._scores(low, layer, rows), -1)
         if self.post is not None:
-            weights = weights * self.post[:layer, None, rows, None]
+            weights = weights * self.post[low:layer, None, rows, None]
         return weights.permute(2, 0, 1, 3)
 
     def blocks(self, layer: int) -> Iterator[tuple[int, int, Tensor]]:

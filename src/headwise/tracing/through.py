@@ -1,0 +1,113 @@
+"""Going on through MLPs: what an MLP wrote for a circuit, shared among what it read (docs/method/tracing.md §4).
+
+Shares are linear in the reading, so all that read one MLP at one position are one reading: the sum of their vectors,
+each scaled so that its product with what the MLP wrote is the attention (or the part of the answer) that this took.
+What comes out is an account, not a cause: nothing was taken away to find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from headwise.tracing.mlps import read_mlp
+from headwise.types import Component, Side
+
+if TYPE_CHECKING:
+    from headwise.tracing.writes import PromptWrites
+
+Unit = Literal["attention", "answer"]
+"""What the weight of an edge is a part of."""
+
+
+@dataclass(frozen=True, slots=True)
+class MLPRules:
+    """How far MLPs are followed."""
+
+    cover: float = 0.8
+    """Writers are taken, strongest first, until they hold this part of what all helping writers bring."""
+    least: float = 0.05
+    """A writer with a smaller part of it is left out."""
+    depth: int = 3
+    """MLPs one behind the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class MLPPart:
+    """What an MLP's write owes to one of the writers that it read."""
+
+    mlp: Component
+    position: int
+    side: Side
+    """The side of the heads above for which the MLP wrote it; query for the answer."""
+    unit: Unit
+    writer: Component
+    weight: float
+    """The attention (or the part of the answer) that it accounts for."""
+
+
+class _Reader(NamedTuple):
+    """Everything that reads an MLP at a position for one purpose is one reader."""
+
+    position: int
+    side: Side
+    unit: Unit
+
+
+class _Reading(NamedTuple):
+    vector: Tensor
+    """[d_model]"""
+    depth: int = 1
+    """MLPs that were passed with it."""
+
+
+class Follower:
+    """The MLPs of one prompt that a circuit has met, from the top down: every reader of an MLP lies above it."""
+
+    def __init__(self, up: PromptWrites, rules: MLPRules) -> None:
+        self.up, self.rules = up, rules
+        self._waiting: dict[int, dict[_Reader, _Reading]] = {}
+
+    def read(self, layer: int, position: int, side: Side, unit: Unit, vector: Tensor) -> None:
+        """The MLP of a layer was read along a ``vector`` [d_model] of the stream."""
+        self._meet(layer, _Reader(position, side, unit), _Reading(vector))
+
+    def _meet(self, layer: int, reader: _Reader, reading: _Reading) -> None:
+        if reading.depth > self.rules.depth:
+            return
+        readers = self._waiting.setdefault(layer, {})
+        if before := readers.get(reader):
+            reading = _Reading(before.vector + reading.vector, min(before.depth, reading.depth))
+        readers[reader] = reading
+
+    def follow(self, layer: int) -> Iterator[MLPPart]:
+        """What the readers of a layer's MLP owe to which writers; lower MLPs among these wait for their layer."""
+        waiting = self._waiting.pop(layer, None)
+        if not waiting:
+            return
+        readers = sorted(waiting)
+        vectors = torch.stack([waiting[reader].vector for reader in readers])
+        found = read_mlp(self.up, layer, [reader.position for reader in readers], vectors)
+        for places, shares in found.chunks(range(len(readers))):
+            for place, index, weight in self._strongest(shares):
+                reader, writer = readers[places[place]], found.writer(index)
+                if writer.kind == "mlp":
+                    vector = found.read.pulled[places[place]]
+                    self._meet(writer.layer, reader, _Reading(vector, waiting[reader].depth + 1))
+                yield MLPPart(Component("mlp", layer), *reader, writer, weight)
+
+    def _strongest(self, shares: Tensor) -> list[tuple[int, int, float]]:
+        """The strongest helping writers of some readings [m, writers]: reading, writer and share of each."""
+        helping = shares.clamp(min=0)
+        whole = helping.sum(1, dtype=torch.float64)[:, None]
+        # No more than this many can each have the least share.
+        most = min(shares.shape[1], int(1 / self.rules.least) + 1)
+        values, writers = helping.topk(most, 1)
+        before = values.cumsum(1, dtype=torch.float64) - values
+        taken = (before < self.rules.cover * whole) & (values >= self.rules.least * whole) & (values > 0)
+        rows = taken.nonzero()[:, 0]
+        return list(zip(rows.tolist(), writers[taken].tolist(), values[taken].tolist(), strict=True))
