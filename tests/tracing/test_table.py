@@ -70,6 +70,8 @@ def test_rows_are_what_the_writers_wrote(variant: str, cell: Cell) -> None:
             logits = scale * product * table.visible
             assert float(logits @ table.gradient) == pytest.approx(float(one.rows[row]), abs=1e-9)
             assert torch.allclose(one.logits(torch.tensor([row]))[0], logits, atol=1e-9)
+            seen = shares[cell.query, None] if side == "query" else shares * table.visible[:, None]
+            assert torch.allclose(one.written(torch.tensor([row]))[0], seen, atol=1e-9)
             if writer.kind != "offset":
                 along = (component_writes(up, writer)[at] * reading).sum()
                 assert float(along) == pytest.approx(float(one.rows[row]), abs=1e-9)

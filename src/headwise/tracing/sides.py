@@ -66,6 +66,10 @@ class _SearchedSide(ABC):
         """Rows over keys [m, t] of whole components [m] of the first firing."""
 
     @abstractmethod
+    def whole_vectors(self, component: Tensor) -> Tensor:
+        """What whole components [m] of the first firing are in head space, where its row reads them: [m, places, w]."""
+
+    @abstractmethod
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         """Rows over keys [o, m, t] and strengths [o, m] of some candidates [o, m] of firings ``of`` [o]."""
 
@@ -120,6 +124,11 @@ class QuerySide(_SearchedSide):
 
     def whole_rows(self, component: Tensor) -> Tensor:
         return self.y[0, component].double() @ self._keys()[0].mT * self.chunk.visible[:1]
+
+    def whole_vectors(self, component: Tensor) -> Tensor:
+        chunk = self.chunk
+        vectors = self.y[:1, component, None].double() * self._here(self.scalar)[0]
+        return _turned(None if chunk.rotary is None else chunk.rotary.at_positions(chunk.d[:1]), vectors)[0]
 
     def _keys(self) -> Tensor:
         """Keys [f, t, w] as each firing's y_c meet them: turned back to before its query's rotation."""
@@ -188,6 +197,25 @@ class KeySide(_SearchedSide):
     def whole_rows(self, component: Tensor) -> Tensor:
         along = self.whole_reading()[:1].expand(len(component), -1)
         return self._along(component, torch.zeros_like(component), along) * self.chunk.visible[:1]
+
+    def whole_vectors(self, component: Tensor) -> Tensor:
+        chunk, up = self.chunk, self.chunk.up
+        shape = (len(component), chunk.T, self.carried.shape[-1])
+        vectors = torch.zeros(shape, dtype=torch.float64, device=component.device)
+        at = (component < self.n_carried).nonzero()[:, 0]
+        rest, source = component[at] // chunk.T, component[at] % chunk.T
+        if len(at):
+            weights = up.columns(rest // up.n_heads, rest % up.n_heads, source) * self.scalar[0]
+            y = self.carried[self.place[0], component[at]].double()
+            whole = _turned(chunk.rotary, y[None, :, None].expand(-1, -1, chunk.T, -1))[0]
+            vectors[at] = whole * weights[..., None]
+        at = ((component >= self.n_carried) & (component < self.n_carried + self.n_static)).nonzero()[:, 0]
+        static = self.turned_static[self.place[0], component[at] - self.n_carried].double()
+        vectors[at] = static * self.scalar[0][:, None]
+        if self.turned_offset is not None:
+            own = component == self.n_carried + self.n_static
+            vectors[own] = self.turned_offset[0].double() * self.offset_scalar[0][:, None]
+        return vectors * chunk.visible[0][:, None]
 
     def _along(self, index: Tensor, owner: Tensor, along: Tensor) -> Tensor:
         """Components [n] of firings ``owner`` [n], at every key, along one vector each [n, w]: [n, t]."""

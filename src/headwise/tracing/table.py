@@ -66,6 +66,22 @@ class SideTable:
         """[n, T]: what some whole writers add to the row of logits before a soft-cap; 0 at keys it does not see."""
         return self.searched.whole_rows(rows)
 
+    def written(self, rows: Tensor) -> Tensor:
+        """[n, places, w]: what some whole writers are in head space: of the query [n, 1, w], or of every visible key
+        [n, T, w]. Taking it away takes away :meth:`logits`."""
+        return self.searched.whole_vectors(rows)
+
+    def by_channel(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors as :meth:`written` gives them, split by channel: what each channel adds to the row of logits [K, T],
+        and the products of the channels' vectors with one another [K, K]."""
+        chunk = self.searched.chunk
+        query_map, key_map = chunk.query_map[0], chunk.key_map[0]
+        if self.side == "query":
+            own = (vectors @ query_map)[0]
+            return own[:, None] * chunk.scale * chunk.b[0].mT, own[:, None] * own * (key_map @ key_map.mT)
+        own = vectors @ key_map.mT
+        return (own * chunk.a[0]).mT, (own.mT @ own) * (query_map.mT @ query_map)
+
     @cached_property
     def order(self) -> list[int]:
         """Writers by the size of their part, those that cannot have written left out: strongest first."""

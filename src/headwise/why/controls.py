@@ -1,0 +1,159 @@
+"""Controls that can fail: as much is taken away, but not this. Attention by the algebra, many draws.
+
+Whatever leaves the query or the keys takes a row over keys from the logits, so the attention without it is one softmax,
+and 999 draws cost less than one pass. Every control removes vectors that are together as long as the cause's (in head
+space; on the key side over all keys that the row sees):
+
+* ``channels``: the same writers, in channels that the cause does not use;
+* ``writers``: as many other writers, heads for heads and MLPs, embedding and biases for their like;
+* ``directions``: a random direction; on the key side one rotation for all tokens.
+
+p = (1 + b) / (1 + draws), b of which leave no more attention than the cause does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.bases.relative import channels_needed
+from headwise.randomness import keyed
+from headwise.tracing.causes import attention
+from headwise.tracing.table import LogOddsTable
+from headwise.tracing.writers import WriterSet
+
+DRAWS = 999
+POOL = 128
+"""Other writers, of heads and of all else, from which sets are drawn."""
+TRIED = 20
+"""Draws of each control that are tried in the model itself, for their effect on the answer."""
+TEXTS = {
+    "channels": "the same writers in channels that the cause does not use, scaled to the same length",
+    "writers": "as many other writers, scaled to the same length",
+    "directions": "a random direction of the same length",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Control:
+    """One kind of control: the attention that each draw leaves."""
+
+    name: str
+    left: Tensor
+    """[draws]"""
+    p: float
+    tried: Tensor
+    """[≤ 20, T]: the first draws' whole rows of attention."""
+
+    @property
+    def text(self) -> str:
+        return TEXTS[self.name]
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """What the cause takes away: vectors in head space, and the row over keys that leaves with them."""
+
+    vectors: Tensor
+    """[places, d_head]: one place, the query, or every key (zero where the row sees none)."""
+    logits: Tensor
+    """[T]"""
+
+    @property
+    def length(self) -> Tensor:
+        return self.vectors.norm()
+
+
+def controls(table: LogOddsTable, found: WriterSet, seed: int = 0, draws: int = DRAWS) -> list[Control]:
+    """Every control that can be drawn for a set of whole writers."""
+    one = table.side(found.side)
+    members = torch.tensor([one.row_of(member) for member in found.members], device=table.logits.device)
+    taken = Taken(one.written(members).sum(0), one.logits(members).sum(0))
+    drawn = {
+        "channels": _channels(table, found, members, taken, seed, draws),
+        "writers": _writers(table, found, members, taken, seed, draws),
+        "directions": _directions(table, found, taken, seed, draws),
+    }
+    cap, key = one.up.cap, table.cell.key
+    real = attention(table.logits - taken.logits, table.visible, cap)[key]
+    made = []
+    for name, rows in drawn.items():
+        if rows is None:
+            continue
+        left = attention(table.logits - rows * table.visible, table.visible, cap)
+        # What differs by rounding alone does as much.
+        as_much = int((left[:, key] <= real + 1e-12).sum())
+        made.append(Control(name, left[:, key], (1 + as_much) / (1 + draws), left[:TRIED]))
+    return made
+
+
+def _channels(
+    table: LogOddsTable, found: WriterSet, members: Tensor, taken: Taken, seed: int, draws: int
+) -> Tensor | None:
+    """Rows [draws, T]: what the cause's writers wrote into as many channels as it needs, of those it does not need."""
+    one = table.side(found.side)
+    parts = one.cells(members).sum(0)
+    order = parts.abs().argsort(descending=True)
+    needed = int(channels_needed(parts))
+    unused = order[needed:]
+    if len(unused) < 2:
+        return None
+    rows, lengths = one.by_channel(taken.vectors)
+    atoms, gram = rows[unused], lengths[unused][:, unused]
+    generator = keyed(seed, "channels", str(table.cell), found.side)
+    picked = _subsets(draws, len(unused), min(needed, len(unused) - 1), generator).to(rows.device)
+    return _scaled(picked, atoms, gram, taken.length)
+
+
+def _writers(
+    table: LogOddsTable, found: WriterSet, members: Tensor, taken: Taken, seed: int, draws: int
+) -> Tensor | None:
+    """Rows [draws, T]: other whole writers, each instead of one of its own kind."""
+    one = table.side(found.side)
+    generator = keyed(seed, "writers", str(table.cell), found.side)
+    others = one.possible.clone()
+    others[members] = False
+    heads = torch.arange(len(one)) < one.up.n_carried(table.cell.head.layer)
+    kinds = Counter(heads[members.cpu()].tolist())
+    chosen, order = [], []
+    for head, number in kinds.items():
+        like = (others.cpu() & (heads == head)).nonzero()[:, 0]
+        like = like[torch.randperm(len(like), generator=generator)[:POOL]].to(members.device)
+        # A head that could not see the token has written nothing, and nothing cannot be scaled.
+        like = like[one.written(like).flatten(1).any(1)]
+        if len(like) <= number:
+            return None
+        chosen.append(like)
+        order.append(_subsets(draws, len(like), number, generator))
+    pool, picked = torch.cat(chosen), torch.cat(order, 1).to(members.device)
+    written = one.written(pool).flatten(1)
+    return _scaled(picked, one.logits(pool), written @ written.mT, taken.length)
+
+
+def _directions(table: LogOddsTable, found: WriterSet, taken: Taken, seed: int, draws: int) -> Tensor:
+    """Rows [draws, T]: on the key side turning all keys' vectors by one rotation is turning the query back by it."""
+    up, (head, d, _), layer = table.query.up, table.cell, table.cell.head.layer
+    generator = keyed(seed, "directions", str(table.cell), found.side)
+    random = torch.randn(draws, taken.vectors.shape[-1], generator=generator, dtype=torch.float64)
+    random = (random / random.norm(dim=1, keepdim=True)).to(taken.vectors.device)
+    scale = float(up.scale[layer])
+    if found.side == "query":
+        return scale * taken.length * random @ up.k[layer, head.index // up.group].double().mT
+    return scale * up.q[layer, head.index, d].double().norm() * random @ taken.vectors.mT
+
+
+def _subsets(draws: int, size: int, number: int, generator: torch.Generator) -> Tensor:
+    """[draws, size]: 1 for ``number`` random members of each draw."""
+    order = torch.rand(draws, size, generator=generator).argsort(1)[:, :number]
+    return torch.zeros(draws, size, dtype=torch.float64).scatter_(1, order, 1.0)
+
+
+def _scaled(picked: Tensor, rows: Tensor, gram: Tensor, length: Tensor) -> Tensor:
+    """Sums of some rows [atoms, T], as ``picked`` [draws, atoms] says, scaled so that the sums of the vectors behind
+    them, whose products are ``gram``, have the given length."""
+    own = ((picked @ gram) * picked).sum(1).clamp(min=0).sqrt()
+    factor = torch.where(own > 1e-9 * length, length / own, torch.zeros_like(own))
+    return factor[:, None] * (picked @ rows)

@@ -1,0 +1,138 @@
+"""Controls take away as much as the cause does, do what an edited pass does, and say no where there is nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny import VARIANTS, prompts_of, tiny
+
+from headwise.circuits.counterfactual import Removal, edited_attention
+from headwise.intervals import wilson
+from headwise.model.model import Model
+from headwise.randomness import keyed
+from headwise.tracing.table import LogOddsTable, log_odds_table
+from headwise.tracing.writers import WriterSet, attention_without, default_threshold, writer_set
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Head, Side
+from headwise.why import controls as module
+from headwise.why.controls import controls
+
+SIDES: tuple[Side, ...] = ("query", "key")
+
+
+def _tables(model: Model, count: int = 2) -> tuple[PromptWrites, list[LogOddsTable]]:
+    up = PromptWrites(model.split(prompts_of(9)), 0)
+    cells = [Cell(Head(3, h), 8, s) for h in range(up.n_heads) for s in range(9) if bool(up.visible(3)[8, s])]
+    values = up.attention_at(cells)
+    order = sorted(range(len(cells)), key=lambda i: -values[i])
+    return up, [log_odds_table(up, cells[i]) for i in order[:count]]
+
+
+def _cause(table: LogOddsTable, side: Side) -> WriterSet:
+    return writer_set(table, side, default_threshold(table.attention, table.keys))
+
+
+def test_every_draw_is_as_long_as_the_cause_and_is_what_an_edited_pass_does(variant: str) -> None:
+    model = tiny(variant, torch.float64)
+    up, tables = _tables(model)
+    seen: set[str] = set()
+    for table in tables:
+        q = up.q[3, table.cell.head.index, 8]
+        for side in SIDES:
+            found = _cause(table, side)
+            if not found.resolved:
+                continue
+            one = table.side(side)
+            members = torch.tensor([one.row_of(member) for member in found.members])
+            taken = one.written(members).sum(0)
+            rows, gram = one.by_channel(taken)
+            assert torch.allclose(rows.sum(0) * table.visible, one.logits(members).sum(0), atol=1e-9)
+            assert float(gram.sum()) == pytest.approx(float(taken.norm() ** 2))
+            made = controls(table, found, draws=3)
+            seen |= {control.name for control in made}
+            for control in made:
+                assert control.left.shape == (3,) and control.tried.shape == (3, 9)
+                assert torch.allclose(control.tried.sum(1), torch.ones(3, dtype=torch.float64))
+                assert torch.equal(control.tried[:, table.cell.key], control.left)
+            by_name = {control.name: control for control in made}
+            directions = by_name["directions"]
+            random = torch.randn(
+                3, model.d_head, generator=keyed(0, "directions", str(table.cell), side), dtype=torch.float64
+            )
+            random = random / random.norm(dim=1, keepdim=True)
+            if side == "query":
+                removal = Removal(table.cell, query=random[0] * taken.norm())
+            else:
+                # One rotation that turns the drawn direction into the query's, applied to every key's vector.
+                turn = _rotation(random[0], q / q.norm())
+                removal = Removal(table.cell, key=taken @ turn.mT)
+                assert float((taken @ turn.mT).norm()) == pytest.approx(float(taken.norm()))
+            observed = edited_attention(model, up.stream.token_ids[0], [removal])[0]
+            assert observed == pytest.approx(float(directions.left[0]), abs=1e-9)
+    assert seen >= {"writers", "directions"}
+
+
+def _rotation(start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
+    """An orthogonal matrix that maps one unit vector to another."""
+    middle = start - end
+    return torch.eye(len(start), dtype=start.dtype) - 2 * torch.outer(middle, middle) / (middle @ middle)
+
+
+def test_other_writers_are_scaled_to_the_length_of_the_cause() -> None:
+    up, tables = _tables(tiny("llama", torch.float64))
+    table = tables[0]
+    found = _cause(table, "query")
+    one = table.query
+    members = torch.tensor([one.row_of(member) for member in found.members])
+    taken = module.Taken(one.written(members).sum(0), one.logits(members).sum(0))
+    rows = module._writers(table, found, members, taken, 0, 50)
+    assert rows is not None
+    keys = up.k[3, table.cell.head.index // up.group].double()
+    # A row over nine keys tells the vector of eight dimensions behind it.
+    vectors = torch.linalg.lstsq(float(up.scale[3]) * keys, rows.mT).solution.mT
+    assert torch.allclose(vectors.norm(dim=1), taken.length.expand(50), rtol=1e-6)
+
+
+def test_draws_are_keyed() -> None:
+    _, tables = _tables(tiny("qwen3", torch.float64))
+    found = _cause(tables[0], "key")
+    first, again, other = (controls(tables[0], found, seed=seed, draws=40) for seed in (1, 1, 2))
+    for a, b, c in zip(first, again, other, strict=True):
+        assert torch.equal(a.left, b.left)
+        assert not torch.equal(a.left, c.left)
+        assert a.p == b.p == (1 + int((a.left <= found.after + 1e-9).sum())) / 41
+
+
+def test_a_cause_that_is_the_only_writer_has_no_other_writers() -> None:
+    model = tiny("llama", torch.float64)
+    up = PromptWrites(model.split(prompts_of(9)), 0)
+    table = log_odds_table(up, Cell(Head(0, 1), 8, int(up.stream.pattern(0, 8)[1].argmax())))
+    found = _cause(table, "query")
+    assert [member.kind for member in found.members] == ["embedding"]
+    assert "writers" not in {control.name for control in controls(table, found, draws=5)}
+
+
+@pytest.mark.calibration
+def test_random_sets_are_rarely_called_specific() -> None:
+    said, sets = 0, 0
+    for seed in range(10):
+        for name in VARIANTS:
+            model = tiny(name, seed=seed)
+            _, tables = _tables(model, count=3)
+            for place, table in enumerate(tables):
+                for side in SIDES:
+                    cause = _cause(table, side)
+                    if not cause.resolved:
+                        continue
+                    one = table.side(side)
+                    others = one.possible.nonzero()[:, 0].tolist()
+                    generator = keyed(seed, "random set", name, place, side)
+                    chosen = torch.randperm(len(others), generator=generator)[: len(cause)].tolist()
+                    members = tuple(one.writer(others[i]) for i in chosen)
+                    after = attention_without(table, side, members)
+                    fake = WriterSet(side, table.attention, cause.threshold, after, members, (), "fixed")
+                    made = controls(table, fake, draws=199)
+                    sets += 1
+                    said += bool(made) and all(control.p <= 0.05 for control in made)
+    assert sets >= 500
+    assert wilson(said, sets)[0] <= 0.05, (said, sets)
