@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -184,6 +186,11 @@ class Outcome:
     """Logit of the answer minus that of the wrong one (or of the mean token)."""
     cells: tuple[float, ...] = ()
     """The attention of each cell."""
+
+    @property
+    def log_probability(self) -> float:
+        """Of the answer; that of the smallest number there is, where it has none."""
+        return math.log(max(self.probability, sys.float_info.min))
 
     def at(self, places: Sequence[int]) -> Outcome:
         """The same state, asked about some of the cells."""
