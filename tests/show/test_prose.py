@@ -44,3 +44,23 @@ def test_data_in_prose_is_text() -> None:
     prose = Prose("## a\n\n**{name}** of `{name}`, {share:.1%}\n")
     shown = markdown.html(prose("a", name="<b>*{x}*`", share=0.5))
     assert shown == "<p><strong>&lt;b&gt;*{x}*`</strong> of <code>&lt;b&gt;*{x}*`</code>, 50.0\u00a0%</p>"
+
+
+PAGES = [f for f in sorted(SHOW.rglob("*.py")) if re.search(r"import .*\bReport\b", f.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda f: f"{f.parent.name}-{f.stem}")
+def test_sentences_of_reports_are_in_their_markdown_files(file: Path) -> None:
+    """A title or a label may be in the code; whatever is longer than ten words is prose."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said
+    ]
+    assert [text for text in texts if len(text.split()) > 10] == []
+
+
+def test_every_report_has_its_markdown_file() -> None:
+    assert {f for f in PAGES if f.parent.name != "kit"} <= set(REPORTS)

@@ -7,6 +7,7 @@ from headwise.bases import channel_logits
 from headwise.errors import HeadwiseError
 from headwise.model.loading.load import load
 from headwise.scale.folder import RunFolder
+from headwise.show.toy.training import answer
 from headwise.toy.language import NAMES, sentences, tokenizer, training_batch, vocabulary
 from headwise.toy.small_lm import DATA, LMSetup, losses_of, train_lm
 from headwise.toy.sparse_attention import (
@@ -102,3 +103,13 @@ def test_training_resumes_exactly_and_is_measured(tmp_path):
 def test_bad_input_is_one_line(call, message):
     with pytest.raises(HeadwiseError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "rotated", "said"),
+    [((0.4, 0.2), (0.4, 0.4), "Yes"), ((0.4, 0.2), (0.4, 0.1), "No"), ((0.2, 0.3), (0.2, 0.4), "No")],
+)
+def test_attention_became_sparse_only_if_it_fell_by_more_than_rotated(sparsity, rotated, said):
+    ends = {"sparsity": sparsity, "rotated": rotated}
+    summary = {f"{kind}_{end}": ends[kind][i] for kind in ends for i, end in enumerate(("first", "last"))}
+    assert answer(summary).startswith(f"**{said}.**")

@@ -27,6 +27,9 @@ from headwise.strings import whole_number
 from headwise.toy.language import Sentence, sentences
 from headwise.types import Head
 
+LEAST = 0.3
+"""Attention on the answer that makes a head one of the task's heads."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -155,7 +158,7 @@ def _checkpoint(text: str) -> tuple[str, str]:
     return name, revision
 
 
-def task_heads(point: Point, *, least: float = 0.3) -> list[str]:
+def task_heads(point: Point, *, least: float = LEAST) -> list[str]:
     """Heads that attend to the answer at this checkpoint, strongest first; the top one if none reaches
     ``least``.
 

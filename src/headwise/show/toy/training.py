@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
 from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
-from headwise.toy.sparse_attention import Point, task_heads
+from headwise.toy.sparse_attention import LEAST, Point, course_summary, task_heads
+
+PROSE = Prose.read("toy/training.md")
+DRAWN = 4
+"""Heads in the figure; the table has all of them."""
 
 
 def training_course(points: Sequence[Point], losses: Sequence[Sequence[float]] = ()) -> go.Figure:
@@ -40,7 +45,7 @@ def training_course(points: Sequence[Point], losses: Sequence[Sequence[float]] =
             1,
             secondary_y=True,
         )
-    for i, head in enumerate(task_heads(points[-1])[:4]):
+    for i, head in enumerate(task_heads(points[-1])[:DRAWN]):
         colour = (PALETTE[0], PALETTE[1], PALETTE[3], PALETTE[4])[i]
         for kind, dash in (("sparsity", "solid"), ("rotated", "dot")):
             figure.add_trace(
@@ -68,33 +73,48 @@ def training_course(points: Sequence[Point], losses: Sequence[Sequence[float]] =
 
 
 def training_report(points: Sequence[Point], losses: Sequence[Sequence[float]] = ()) -> Report:
+    """The page of one series of checkpoints, its answer first."""
     heads = task_heads(points[-1])
+    course = Figure(
+        training_course(points, losses),
+        PROSE("course figure", drawn=len(heads[:DRAWN]), heads=len(heads)),
+        _checkpoints(points, heads),
+    )
+    return Report(
+        "Does attention become sparse over training?",
+        [Section("Course", [Markdown(PROSE("course", least=LEAST)), course])],
+        answer(course_summary(points)),
+        {"final accuracy": f"{points[-1].accuracy:.3f}", "heads that attend to the answer": ", ".join(heads)},
+    )
+
+
+def answer(summary: Mapping[str, float]) -> str:
+    """Whether sparsity fell, and by more than it does along rotated directions."""
+    fall, rotated = (summary[f"{kind}_first"] - summary[f"{kind}_last"] for kind in ("sparsity", "rotated"))
+    sparser = fall > max(0.0, rotated)
+    return PROSE(
+        "sparser" if sparser else "not sparser",
+        first=summary["sparsity_first"],
+        last=summary["sparsity_last"],
+        rotated_first=summary["rotated_first"],
+        rotated_last=summary["rotated_last"],
+    )
+
+
+COLUMNS = {
+    "attention": "on answer",
+    "on_other_name": "on the other name",
+    "sparsity": "sparsity",
+    "rotated": "rotated",
+    "channels_needed": "channels needed",
+}
+"""What is known of a head at a checkpoint, and what it is called on the page."""
+
+
+def _checkpoints(points: Sequence[Point], heads: Sequence[str]) -> Table:
     rows = [
-        (
-            p.name,
-            p.accuracy,
-            h,
-            *(p.heads[h][k] for k in ("attention", "sparsity", "rotated", "channels_needed")),
-        )
-        for p in points
-        for h in heads
+        (point.name, point.accuracy, head, *(point.heads[head][kind] for kind in COLUMNS))
+        for point in points
+        for head in heads
     ]
-    columns = (
-        "checkpoint",
-        "accuracy",
-        "head",
-        "attention on answer",
-        "sparsity",
-        "rotated",
-        "channels needed",
-    )
-    text = Markdown(
-        "Relative attention of the last token to the answer's name, split by channel. If singular vectors "
-        "become features, few channels carry it: sparsity falls. Rotating the channels keeps every logit and "
-        "must undo that."
-    )
-    figure = Figure(
-        training_course(points, losses), "Accuracy, loss and sparsity over training.", Table(columns, rows)
-    )
-    facts = {"final accuracy": f"{points[-1].accuracy:.3f}", "heads that do the task": ", ".join(heads)}
-    return Report("Sparse attention over training", [Section("Course", [text, figure])], "", facts)
+    return Table(("checkpoint", "accuracy", "head", *COLUMNS.values()), rows, PROSE("checkpoints table"))
