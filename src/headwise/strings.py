@@ -108,6 +108,15 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def percent(share: float) -> str:
+    """A share as a whole number of per cent, which no line break parts from its sign and no zero has a minus.
+
+    >>> percent(0.506), percent(-0.001)
+    ('51\\xa0%', '0\\xa0%')
+    """
+    return f"{round(100 * share) + 0:d}\u00a0%"
+
+
 def natural(text: str) -> tuple[int, int, str]:
     """A key that sorts labels as people count them: numbers first and by size, however many digits they have.
 

@@ -64,3 +64,11 @@ def test_sentences_of_reports_are_in_their_markdown_files(file: Path) -> None:
 
 def test_every_report_has_its_markdown_file() -> None:
     assert {f for f in PAGES if f.parent.name != "kit"} <= set(REPORTS)
+
+
+@pytest.mark.parametrize("file", sorted(SHOW.rglob("*.md")), ids=lambda f: f"{f.parent.name}-{f.stem}")
+def test_prose_uses_only_the_marks_that_pages_know(file: Path) -> None:
+    """A star or a backtick that marks nothing would be shown as it is."""
+    for name, body in Prose(file.read_text(encoding="utf-8")).sections.items():
+        shown = markdown.html(body)
+        assert not set("*`_") & set(re.sub(r"\{.*?\}|<code>.*?</code>", "", shown)), name

@@ -1,6 +1,7 @@
 """The commands: JSON that parses, run folders that continue, one line for what is wrong."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -59,7 +60,14 @@ def test_alignment(tmp_path):
     page = tmp_path / "swept"
     lines = run("alignment", "--sweep", "lambda", "--seeds", "2", "--steps", "3", "--out", str(page)).stdout
     assert [line.split()[0] for line in lines.splitlines()[:-2]] == ["lambda", "0.1", "0.3", "1", "3", "10"]
-    assert "seeds per value: 2" in (page / "report.html").read_text()
+    swept_page = (page / "report.html").read_text()
+    assert "(2 per value" in swept_page
+    # Pairs of a sweep are told apart by the value that was swept, which every row of their table begins with.
+    pairs = swept_page.split("query feature</th>")[1]
+    assert (
+        re.findall(r"<tr><td class=n[^>]*>([^<]+)</td>", pairs)
+        == ["0.1"] * 2 + ["0.3"] * 2 + ["1"] * 2 + ["3"] * 2 + ["10"] * 2
+    )
     many = tmp_path / "many"
     run("alignment", "--case", "pairs", "--seeds", "1", "--steps", "2", "--out", str(many))
     assert (many / "report.html").exists()

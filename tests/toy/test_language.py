@@ -112,4 +112,5 @@ def test_bad_input_is_one_line(call, message):
 def test_attention_became_sparse_only_if_it_fell_by_more_than_rotated(sparsity, rotated, said):
     ends = {"sparsity": sparsity, "rotated": rotated}
     summary = {f"{kind}_{end}": ends[kind][i] for kind in ends for i, end in enumerate(("first", "last"))}
-    assert answer(summary).startswith(f"**{said}.**")
+    assert answer(summary | {"accuracy_last": 0.9}).startswith(f"**{said}.**")
+    assert answer(summary | {"accuracy_last": 0.1}).startswith("**Too early to say.**")

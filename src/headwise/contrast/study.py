@@ -311,14 +311,26 @@ class _Study:
 
 def _rank_warnings(fitted: Mapping[str, Fitted]) -> list[str]:
     """What the rank reports warn of: one line per warning, with every head and feature it holds for."""
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[str, dict[str, dict[str, list[str]]]] = {}
     for name, item in fitted.items():
         for head, report in zip(item.heads, item.reports, strict=True):
             for what, numbers in report.findings:
-                found.setdefault(what, {}).setdefault(str(head), []).append(
-                    f"{name} ({numbers})" if numbers else name
-                )
-    return [
-        f"{what}: " + "; ".join(f"{head} {', '.join(parts)}" for head, parts in heads.items())
-        for what, heads in found.items()
-    ]
+                found.setdefault(what, {}).setdefault(str(head), {}).setdefault(numbers, []).append(name)
+    return [f"{what}: {_held(heads, list(fitted))}" for what, heads in found.items()]
+
+
+def _held(heads: Mapping[str, Mapping[str, list[str]]], features: list[str]) -> str:
+    """Heads and their features by the numbers behind a warning; heads of which the same is true are named together.
+
+    >>> _held({"L1H0": {"1, bound 1": ["a", "b"]}, "L2H3": {"1, bound 1": ["a", "b"]}, "L4H0": {"": ["b"]}}, ["a", "b"])
+    'L1H0, L2H3 all features (1, bound 1); L4H0 b'
+    """
+    alike: dict[str, list[str]] = {}
+    for head, by_numbers in heads.items():
+        said = ", ".join(
+            ("all features" if names == features and len(names) > 1 else ", ".join(names))
+            + (f" ({numbers})" if numbers else "")
+            for numbers, names in by_numbers.items()
+        )
+        alike.setdefault(said, []).append(head)
+    return "; ".join(f"{', '.join(names)} {said}" for said, names in alike.items())

@@ -14,8 +14,20 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from headwise.contrast.fit import OTHER_HALF
-from headwise.contrast.rows import AttributionRow, where
-from headwise.show.kit.theme import AT_RIGHT, FAINT, INK, NEUTRAL, PALETTE, PAPER, between, styled
+from headwise.contrast.rows import AngleRow, AttributionRow, where
+from headwise.show.kit.theme import (
+    AT_RIGHT,
+    FAINT,
+    INK,
+    NEUTRAL,
+    PALETTE,
+    PAPER,
+    SEQUENTIAL,
+    STEPS,
+    WHISKER,
+    between,
+    styled,
+)
 
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
@@ -28,13 +40,7 @@ def head_ranking(run: FeaturesResult, top: int = 20) -> go.Figure:
         go.Bar(
             x=[r.head for r in rows],
             y=[r.score for r in rows],
-            error_y={
-                "type": "data",
-                "array": [r.high - r.score for r in rows],
-                "arrayminus": [r.score - r.low for r in rows],
-                "thickness": 1.2,
-                "color": NEUTRAL,
-            },
+            error_y=between([r.score for r in rows], [r.low for r in rows], [r.high for r in rows]),
             marker={"color": [PALETTE[0] if r.chosen else FAINT for r in rows]},
             customdata=[[r.q_value, r.mass] for r in rows],
             hovertemplate="%{x}: %{y:.3f}<br>q %{customdata[0]:.4f}, "
@@ -66,19 +72,13 @@ def swap_bars(run: FeaturesResult, head: str) -> go.Figure:
             y=[getattr(r, side) for r in rows],
             name=f"attention on {side}",
             marker={"color": colour},
-            error_y={
-                "type": "data",
-                "array": [getattr(r, f"{side}_high") - getattr(r, side) for r in rows],
-                "arrayminus": [getattr(r, side) - getattr(r, f"{side}_low") for r in rows],
-                "thickness": 1.2,
-                "color": NEUTRAL,
-            },
+            error_y=between(*([getattr(r, f"{side}{end}") for r in rows] for end in ("", "_low", "_high"))),
         )
     for side, colour, shift in (("original", PALETTE[5], -0.2), ("target", PALETTE[4], 0.2)):
         xs: list[float] = []
         ys: list[float] = []
         for place, f in enumerate(features, 1):
-            drawn = where(run.draws, head=head, name=f.name)[:DOTS]
+            drawn = where(run.draws, head=head, name=f.name)[: DOTS // len(features)]
             xs += [place + shift + 0.12 * (d.draw % 11 - 5) / 5 for d in drawn]
             ys += [getattr(d, side) for d in drawn]
         figure.add_scatter(
@@ -138,10 +138,14 @@ def share_bars(run: FeaturesResult) -> go.Figure:
         name="99th percentile of random subspaces",
         hovertemplate="%{y:.2f}<extra>random</extra>",
     )
+    # Where a full swap changes little, intervals are many times as long as any bar: they may leave the figure.
+    low = min(0.0, *(r.share_of_full for r in run.features), *(y for _, y in ticks))
+    high = max(1.0, *(r.share_of_full for r in run.features), *(y for _, y in ticks))
+    room = 0.15 * (high - low)
     return styled(
         figure,
         barmode="overlay",
-        yaxis={"title": "share of a full key swap"},
+        yaxis={"title": "share of a full key swap", "range": [low - room, high + room]},
         xaxis={
             "title": "head",
             "tickvals": list(range(len(heads))),
@@ -168,29 +172,26 @@ def controls(run: FeaturesResult, head: str) -> go.Figure:
         rows = {s.condition: s for s in where(run.swaps, head=head, name=f.name)}
         shown = [c for c in order if c in rows]
         figure.add_bar(
-            x=[{"swap": "keys (the feature)"}.get(c, c) for c in shown],
+            # In two lines, so that they need not be slanted.
+            x=[{"swap": "keys\n(the feature)"}.get(c, c.replace(" ", "\n")) for c in shown],
             y=[rows[c].log_odds for c in shown],
             name=f.name,
             marker={"color": PALETTE[number % len(PALETTE)]},
-            error_y={
-                "type": "data",
-                "array": [rows[c].log_odds_high - rows[c].log_odds for c in shown],
-                "arrayminus": [rows[c].log_odds - rows[c].log_odds_low for c in shown],
-                "thickness": 1.2,
-                "color": NEUTRAL,
-            },
+            error_y=between(
+                *([getattr(rows[c], f"log_odds{end}") for c in shown] for end in ("", "_low", "_high"))
+            ),
         )
     full = where(run.swaps, head=head, condition="full")[0].log_odds
     figure.add_hline(
         y=full, line={"dash": "dash", "color": NEUTRAL, "width": 1}, annotation_text="whole keys swapped"
     )
     return styled(
-        figure, yaxis={"title": "change of log-odds, target over original"}, xaxis={"title": f"{head}: edit"}
+        figure, yaxis={"title": "change of log-odds"}, xaxis={"title": f"{head}: edit", "showgrid": False}
     )
 
 
-DOTS = 100
-"""Random subspaces that are drawn as dots for a feature; all of them are counted in its percentile."""
+DOTS = 360
+"""Random subspaces that are drawn as dots for all features of a head; all there are count for their percentiles."""
 FLOOR = 1e-4
 """Singular values below this share of the largest are rounding errors of zero; the axis ends here."""
 
@@ -201,7 +202,7 @@ def singular_values(run: FeaturesResult, head: str, most: int = 20) -> go.Figure
     columns = min(3, len(names))
     lines = -(-len(names) // columns)
     found = {f.name: f for f in where(run.features, head=head)}
-    titles = [f"{n}: 99 % {found[n].rank_energy}, null {found[n].rank_null}" for n in names]
+    titles = [f"{n}: rank {found[n].rank_energy} (99 %), {found[n].rank_null} (null)" for n in names]
     figure = make_subplots(
         lines, columns, subplot_titles=titles, horizontal_spacing=0.09, vertical_spacing=0.36 / max(lines, 2)
     )
@@ -233,11 +234,12 @@ def singular_values(run: FeaturesResult, head: str, most: int = 20) -> go.Figure
             showlegend=number == 0,
             **at,
         )
-        ends = [*values, *(r.null for r in null), *(r.high for r in rows)]
+        # Resampled prompts repeat, so the interval of the last value may end at a rounding error of zero, below it.
+        ends = [*values, *(r.null for r in null), *(max(r.sigma, r.high) for r in rows)]
         low, high = math.log10(min(ends, default=top) / 1.6), math.log10(max(ends, default=top) * 1.6)
         axis = {"type": "log", "exponentformat": "power", "dtick": 1, "range": [low, high]}
         figure.update_yaxes(axis, row=at["row"], col=at["col"])
-    figure.update_xaxes(title="singular value", row=lines)
+    figure.update_xaxes(title="index of the singular value", row=lines)
     return styled(
         figure,
         height=130 + 250 * lines,
@@ -246,69 +248,135 @@ def singular_values(run: FeaturesResult, head: str, most: int = 20) -> go.Figure
     )
 
 
+def growing(run: FeaturesResult) -> list[str]:
+    """The features whose queries take more than one value, so that a rank could grow with them."""
+    return list(dict.fromkeys(r.name for r in run.growth if r.values > 1))
+
+
 def rank_growth(run: FeaturesResult) -> go.Figure:
-    """The 99 % rank against the number of distinct query values used to build ΔC (Figure 16)."""
-    figure = go.Figure()
-    dashes = ("solid", "dash", "dot", "dashdot")
-    names = list(dict.fromkeys(r.name for r in run.growth))
-    for number, head in enumerate(run.chosen):
-        for kind, name in enumerate(names):
+    """The 99 % rank against the number of distinct query values used to build ΔC, a panel per feature (Figure 16)."""
+    names = growing(run)
+    columns = min(3, len(names))
+    lines = -(-len(names) // columns)
+    figure = make_subplots(
+        lines,
+        columns,
+        subplot_titles=names,
+        shared_yaxes=True,
+        horizontal_spacing=0.05,
+        vertical_spacing=0.36 / max(lines, 2),
+    )
+    top = max(r.rank_energy for r in run.growth)
+    for place, name in enumerate(names):
+        at = {"row": place // columns + 1, "col": place % columns + 1}
+        most = max(r.values for r in run.growth if r.name == name)
+        figure.add_scatter(
+            x=[1, min(most, top + 1)],
+            y=[1, min(most, top + 1)],
+            mode="lines",
+            line={"color": NEUTRAL, "dash": "dot", "width": 1.5},
+            name="the design's bound",
+            legendgroup="bound",
+            showlegend=place == 0,
+            **at,
+        )
+        for number, head in enumerate(run.chosen):
             rows = where(run.growth, head=head, name=name)
             figure.add_scatter(
                 x=[r.values for r in rows],
                 y=[r.rank_energy for r in rows],
                 mode="lines+markers",
-                line={"color": PALETTE[number % len(PALETTE)], "dash": dashes[kind % 4]},
-                name=f"{head} {name}",
+                line={"color": PALETTE[number % len(PALETTE)], "width": 1.6},
+                name=head,
+                legendgroup=head,
+                showlegend=place == 0,
+                **at,
             )
-    most = max((r.values for r in run.growth), default=1)
-    figure.add_scatter(
-        x=[1, most],
-        y=[1, most],
-        mode="lines",
-        line={"color": NEUTRAL, "dash": "dot", "width": 1},
-        name="the design's bound",
-    )
-    top = max((r.rank_energy for r in run.growth), default=1)
+    figure.update_xaxes(type="log", tickvals=STEPS)
+    figure.update_xaxes(title="distinct query values", row=lines)
+    figure.update_yaxes(range=[0, top * 1.15 + 1])
+    figure.update_yaxes(title="rank of ΔC, 99 %", col=1)
     return styled(
-        figure,
-        xaxis={
-            "title": "distinct query values used (orders, entities, labels)",
-            "type": "log",
-            "dtick": "D2",
-        },
-        yaxis={"title": "rank of ΔC, 99 % energy", "range": [0, top * 1.15 + 1]},
-        legend=AT_RIGHT,
+        figure, height=140 + 250 * lines, legend=AT_RIGHT, margin={"l": 60, "r": 24, "t": 40, "b": 56}
     )
+
+
+LINES = 8
+"""Pairs of features whose angles can be told apart as lines, by colour; more are a matrix."""
 
 
 def angles(run: FeaturesResult, head: str) -> go.Figure:
-    """Principal angles between features, and between random halves of each, in query and key space."""
-    figure = make_subplots(
-        1, 2, subplot_titles=["query space", "key space"], shared_yaxes=True, horizontal_spacing=0.05
-    )
+    """Principal angles between features, and between random halves of each, in query and key space.
+
+    Many pairs are drawn as a matrix of their smallest angles, the halves of a feature on its diagonal.
+    """
     rows = where(run.angles, head=head)
     pairs = list(dict.fromkeys((r.first, r.second) for r in rows))
+    figure = make_subplots(
+        1,
+        2,
+        subplot_titles=["query space", "key space"],
+        shared_yaxes=True,
+        horizontal_spacing=0.05 if len(pairs) <= LINES else 0.03,
+    )
+    draw = _angle_lines if len(pairs) <= LINES else _angle_matrix
     for column, side in enumerate(("query", "key"), 1):
-        for number, (first, second) in enumerate(pairs):
-            own = second == OTHER_HALF
-            shown = [r for r in rows if r.side == side and (r.first, r.second) == (first, second)]
-            figure.add_trace(
-                go.Scatter(
-                    x=[r.index for r in shown],
-                    y=[r.degrees for r in shown],
-                    mode="lines+markers",
-                    line={"color": PALETTE[number % len(PALETTE)], "dash": "dash" if own else "solid"},
-                    name=f"{first} – {'half of it' if own else second}",
-                    legendgroup=f"{first}{second}",
-                    showlegend=column == 1,
-                ),
-                1,
-                column,
-            )
-        figure.update_xaxes(title="principal angle", dtick=1, row=1, col=column)
-    figure.update_yaxes(title="degrees", range=[-2, 92], row=1, col=1)
+        draw(figure, [r for r in rows if r.side == side], pairs, column)
     return styled(figure, height=440, legend=AT_RIGHT)
+
+
+def _angle_lines(
+    figure: go.Figure, rows: Sequence[AngleRow], pairs: Sequence[tuple[str, str]], column: int
+) -> None:
+    for number, (first, second) in enumerate(pairs):
+        own = second == OTHER_HALF
+        shown = [r for r in rows if (r.first, r.second) == (first, second)]
+        figure.add_trace(
+            go.Scatter(
+                x=[r.index for r in shown],
+                y=[r.degrees for r in shown],
+                mode="lines+markers",
+                line={"color": PALETTE[number % len(PALETTE)], "dash": "dash" if own else "solid"},
+                name=f"{first} – {'half of it' if own else second}",
+                legendgroup=f"{first}{second}",
+                showlegend=column == 1,
+            ),
+            1,
+            column,
+        )
+    figure.update_xaxes(title="principal angle", dtick=1, row=1, col=column)
+    figure.update_yaxes(title="degrees" if column == 1 else None, range=[-2, 92], row=1, col=column)
+
+
+def _angle_matrix(
+    figure: go.Figure, rows: Sequence[AngleRow], pairs: Sequence[tuple[str, str]], column: int
+) -> None:
+    names = list(dict.fromkeys(first for first, _ in pairs))
+    smallest: dict[tuple[str, str], float] = {}
+    for r in rows:
+        second = r.first if r.second == OTHER_HALF else r.second
+        for pair in ((r.first, second), (second, r.first)):
+            smallest[pair] = min(r.degrees, smallest.get(pair, 90.0))
+    figure.add_trace(
+        go.Heatmap(
+            z=[[smallest.get((row, name)) for name in names] for row in names],
+            x=names,
+            y=names,
+            zmin=0,
+            zmax=90,
+            colorscale=SEQUENTIAL,
+            xgap=1,
+            ygap=1,
+            texttemplate="%{z:.0f}",
+            showscale=column == 2,
+            colorbar={"title": "degrees", "thickness": 12},
+            hovertemplate="%{y}, %{x}: %{z:.1f}°<extra></extra>",
+        ),
+        1,
+        column,
+    )
+    figure.update_xaxes(showgrid=False, dtick=1, row=1, col=column)
+    figure.update_yaxes(autorange="reversed", showgrid=False, dtick=1, row=1, col=column)
 
 
 def dose_response(run: FeaturesResult, head: str) -> go.Figure:
@@ -380,6 +448,8 @@ def answers(run: FeaturesResult) -> go.Figure:
             error_y={
                 "type": "data",
                 "array": [1.96 * shown[h].change_se if h in shown else 0 for h in heads],
+                "thickness": 1.2,
+                "color": WHISKER,
             },
             name=name,
             marker={"color": PALETTE[number % len(PALETTE)]},

@@ -9,13 +9,14 @@ from headwise.contrast.rows import AttributionRow, where
 from headwise.show.contrast import figures, spaces
 from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
+from headwise.strings import percent
 
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
 
 PROSE = Prose.read("contrast/report.md")
 SPACES = 4
-"""Heads whose spaces are drawn; they are most of a page's size."""
+"""Heads whose spaces and logits are drawn; they are most of a page's size."""
 FEATURES = {
     "head": "head",
     "name": "feature",
@@ -86,7 +87,7 @@ def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
             "heads scanned": str(len(run.heads)),
             "best head": f"{best.head} ({best.score:.2f})",
             "prompts": str(run.settings.get("prompts", "")),
-            "strongest swap": f"{strongest.head} {strongest.name}, {strongest.share_of_full:.0%} of full",
+            "strongest swap": f"{strongest.head} {strongest.name}, {percent(strongest.share_of_full)} of full",
         },
     )
 
@@ -94,7 +95,7 @@ def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
 def _note(run: FeaturesResult, head: str) -> str:
     """A head in a line: its features, strongest first."""
     found = sorted(where(run.features, head=head), key=lambda f: -f.share_of_full)
-    said = ", ".join(f"{literal(f.name)} {f.share_of_full:.0%}" for f in found[:4])
+    said = ", ".join(f"{literal(f.name)} {percent(f.share_of_full)}" for f in found[:4])
     return f"share of a full swap: {said}{', …' if len(found) > 4 else ''}"
 
 
@@ -128,10 +129,10 @@ def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
     if drawn:
         blocks.append(Figure(spaces.subspace_pca(run, head, None), PROSE("whole figure")))
     else:
-        blocks.append(Markdown(PROSE("no spaces", heads=SPACES)))
+        blocks.append(Markdown(PROSE("not drawn", heads=SPACES)))
     if where(run.angles, head=head):
         blocks.append(Figure(figures.angles(run, head), PROSE("angles figure")))
-    if where(run.attribution, head=head):
+    if drawn and where(run.attribution, head=head):
         explained = where(run.attribution, head=head)[0].explained
         caption = PROSE("logits figure", explained=explained)
         blocks.append(Figure(figures.logit_bars(run.attribution, head), caption))
@@ -148,7 +149,7 @@ def _answers(run: FeaturesResult) -> list[Block]:
 
 
 def _growth(run: FeaturesResult) -> list[Block]:
-    if not run.growth:
+    if not figures.growing(run):
         return [Markdown(PROSE("no growth"))]
     return [Markdown(PROSE("growth")), Figure(figures.rank_growth(run), PROSE("growth figure"))]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.show.kit.theme import AT_RIGHT, NEUTRAL, PALETTE, VEIL, styled
-from headwise.strings import natural
+from headwise.strings import natural, percent
 
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
@@ -112,8 +112,8 @@ def subspace_pca(run: FeaturesResult, head: str, name: str | None, *, group: str
             figure.add_trace(trace, 1, column)
         for trace in _scatter(queries, q_labels, order, "queries", False):
             figure.add_trace(trace, 1, column)
-        figure.update_xaxes(title=f"PC {a + 1} ({share[a]:.0%})", row=1, col=column)
-        figure.update_yaxes(title=f"PC {b + 1} ({share[b]:.0%})", row=1, col=column)
+        figure.update_xaxes(title=f"PC {a + 1} ({percent(share[a])})", row=1, col=column)
+        figure.update_yaxes(title=f"PC {b + 1} ({percent(share[b])})", row=1, col=column)
     _sides(figure)
     where = "all of the head's space" if name is None else f"subspace of {name}"
     return styled(
@@ -212,7 +212,7 @@ def keys_pca(run: FeaturesResult, head: str, name: str, *, group: str | None = N
     return styled(
         figure,
         height=500,
-        xaxis={"title": f"PC 1 ({share[0]:.0%})"},
-        yaxis={"title": f"PC 2 ({share[1] if len(share) > 1 else 0:.0%})"},
+        xaxis={"title": f"PC 1 ({percent(share[0])})"},
+        yaxis={"title": f"PC 2 ({percent(share[1] if len(share) > 1 else 0)})"},
         title={"text": f"{head}: keys in the subspace of {name}", "font": {"size": 14}},
     )

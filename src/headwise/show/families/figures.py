@@ -16,13 +16,17 @@ from plotly.subplots import make_subplots
 from headwise.families.cluster import LEVEL, STABLE
 from headwise.families.compare import OPPOSITE, SAME
 from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, between, styled
-from headwise.strings import natural
+from headwise.strings import counted, natural, shortened
 
 if TYPE_CHECKING:
     from headwise.families.result import FamiliesResult
 
 NAMED_HEADS = 60
 """Heads whose names fit along an axis."""
+UPRIGHT = 6
+"""Values of a label whose names fit side by side."""
+LABEL = 18
+"""Characters of such a name; the mouse shows the whole of it."""
 VERDICTS = {
     "the same": PALETTE[2],
     "something else": PALETTE[4],
@@ -65,7 +69,7 @@ def numbers_of_families(found: FamiliesResult) -> go.Figure:
             figure.add_vline(x=c["families"], line=line, row="all", col="all")  # pyright: ignore[reportArgumentType]
     styled(figure, height=400, margin={"l": 56, "r": 24, "t": 96, "b": 52})
     figure.update_layout(legend={"y": 1.14})
-    figure.update_xaxes(title="families", rangemode="tozero", tickformat="d")
+    figure.update_xaxes(title="families", dtick=1 if len(cuts) < 16 else None, tickformat="d")
     figure.update_yaxes(range=[0, 1.03], row=1, col=1)
     return figure
 
@@ -116,7 +120,7 @@ def compositions(found: FamiliesResult) -> go.Figure:
         horizontal_spacing=0.03,
         subplot_titles=("prompts", *labels),
     )
-    names = [f"family {f.name}" if found.grouped_by is None else f.name for f in families]
+    names = [_called(found, place) for place in range(len(families))]
     figure.add_trace(
         go.Bar(
             y=names,
@@ -154,13 +158,35 @@ def compositions(found: FamiliesResult) -> go.Figure:
             1,
             column,
         )
-        figure.update_xaxes(type="category", row=1, col=column)
+        # Every value has its name, upright where there are many; Plotly would skip some.
+        text = [shortened(value, LABEL) for value in values[name]]
+        figure.update_xaxes(
+            type="category",
+            tickvals=values[name],
+            ticktext=text,
+            tickangle=-90 if len(text) > UPRIGHT else None,
+            tickfont={"size": 11 if len(text) > UPRIGHT else 13},
+            row=1,
+            col=column,
+        )
+    upright = any(len(values[name]) > UPRIGHT for name in labels)
+    longest = max((len(shortened(v, LABEL)) for name in labels for v in values[name]), default=0)
+    below = 30 + (7 * longest if upright else 14)
     styled(
-        figure, height=110 + 30 * len(families), showlegend=False, margin={"l": 80, "r": 24, "t": 44, "b": 44}
+        figure,
+        height=66 + 30 * len(families) + below,
+        showlegend=False,
+        margin={"l": 80, "r": 24, "t": 44, "b": below},
     )
     figure.update_yaxes(autorange="reversed", showgrid=False)
     figure.update_xaxes(showgrid=False)
     return figure
+
+
+def _called(found: FamiliesResult, family: int) -> str:
+    """A family as a sentence names it: by its number, or by the label's value that it was grouped by."""
+    name = found.families[family].name
+    return f"family {name}" if found.grouped_by is None else name
 
 
 # --- what differs --------------------------------------------------------------------------------------------------
@@ -168,11 +194,15 @@ def compositions(found: FamiliesResult) -> go.Figure:
 
 def cosines(found: FamiliesResult, first: int, second: int) -> go.Figure:
     """Cosine of the signals into each head in two families, query and key side."""
-    names = [f.name for f in found.families]
+    both = " and ".join(_called(found, family) for family in (first, second))
     mine = [h for h in found.heads if (h.first, h.second) == (first, second)]
     heads = list(dict.fromkeys(h.head for h in mine))
     figure = make_subplots(
-        2, 1, shared_xaxes=True, vertical_spacing=0.07, subplot_titles=("into the query", "into the key")
+        2,
+        1,
+        shared_xaxes=True,
+        vertical_spacing=0.1,
+        subplot_titles=[f"into the {side}: {both}" for side in ("query", "key")],
     )
     # Where there is no room for every head's name, those that differ have theirs; the others show it under the mouse.
     crowded = len(heads) > NAMED_HEADS
@@ -188,11 +218,11 @@ def cosines(found: FamiliesResult, first: int, second: int) -> go.Figure:
                     x=[h.head for h in rows],
                     y=[h.cosine.mean for h in rows],
                     error_y={
-                        "type": "data",
-                        "array": [h.cosine.high - h.cosine.mean for h in rows],
-                        "thickness": 1.2,
+                        **between(
+                            *([getattr(h.cosine, end) for h in rows] for end in ("mean", "low", "high"))
+                        ),
+                        "color": colour,
                         "width": 0,
-                        "arrayminus": [h.cosine.mean - h.cosine.low for h in rows],
                     },
                     mode="markers+text" if named else "markers",
                     text=[f" {h.head}" for h in rows] if named else None,
@@ -236,22 +266,26 @@ def cosines(found: FamiliesResult, first: int, second: int) -> go.Figure:
         categoryorder="array",
         categoryarray=heads,
         tickangle=-90,
-        tickfont={"size": 9},
+        tickfont={"size": 11},
         dtick=1,
         showticklabels=not crowded,
         showgrid=not crowded,
     )
     if crowded:
         figure.update_xaxes(title="heads, from the first layer to the last", row=2, col=1)
-    figure.update_yaxes(range=[-1.08, 1.08], title=f"cosine, {names[first]} and {names[second]}")
+    # The names are below both panels; between them they would lie on the second one's title.
+    figure.update_xaxes(showticklabels=False, row=1, col=1)
+    figure.update_yaxes(range=[-1.08, 1.08], title="cosine")
     return figure
 
 
 def causality_bars(found: FamiliesResult) -> go.Figure:
     """Change of the answer's lead when a family's own signals leave, in its own and in other prompts, with controls."""
-    names = [f.name for f in found.families]
     tests = [t for t in found.causality if t.own is not None and t.other is not None]
-    labels = [f"{t.features} signals of {names[t.exclusive_to]}\nnot of {names[t.against]}" for t in tests]
+    labels = [
+        f"{counted(t.features, 'signal')} of {_called(found, t.exclusive_to)},\nnot of {_called(found, t.against)}"
+        for t in tests
+    ]
     figure = go.Figure()
     kinds = (
         ("own", "change", PALETTE[1], "in own prompts"),

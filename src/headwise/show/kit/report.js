@@ -1,9 +1,9 @@
-// A report: draws its figures in the colours of the page, light or dark, when they come into view.
+// A report: draws its figures in the colours of the page, light or dark.
 const root = document.documentElement;
 const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 const prefersDark = matchMedia('(prefers-color-scheme: dark)');
 const isDark = () => root.dataset.theme ? root.dataset.theme === 'dark' : prefersDark.matches;
-const twins = JSON.parse(document.getElementById('dark').textContent);
+const { dark: twins, layout: look } = JSON.parse(document.getElementById('look').textContent);
 const twin = (colour) => Array.isArray(colour) ? colour.map(twin) : twins[colour] ?? colour;
 // A copy with every colour as it is on a dark page; data is shared, not copied.
 const darkened = (value) => {
@@ -23,14 +23,21 @@ const themed = (spec) => {
   }
   return [data, layout];
 };
+// A figure brings what differs from the house look; whole again, it is what Plotly draws.
+const whole = ({ data, layout }) => {
+  const all = { ...look, ...layout };
+  for (const key of Object.keys(all)) if (/^[xy]axis\d*$/.test(key)) all[key] = { ...look[key.slice(0, 5)], ...layout[key] };
+  return { data, layout: all };
+};
 // Nothing on this page may offer to send it anywhere.
 const settings = { responsive: true, displaylogo: false, displayModeBar: 'hover', modeBarButtonsToRemove: ['lasso2d', 'select2d'], showSendToCloud: false };
 const specs = new Map();
-for (const holder of document.querySelectorAll('script.spec')) specs.set(document.getElementById(holder.dataset.for), JSON.parse(holder.textContent));
+for (const holder of document.querySelectorAll('script.spec')) specs.set(document.getElementById(holder.dataset.for), whole(JSON.parse(holder.textContent)));
 const drawn = new Set();
 const draw = (div) => { drawn.add(div); Plotly.react(div, ...themed(specs.get(div)), settings); };
-// A figure in a closed fold has no width yet: it is drawn when the fold opens.
-const drawOpen = () => { for (const div of specs.keys()) if (!drawn.has(div) && !div.closest('details:not([open])')) draw(div); };
+// A figure in a closed fold has no width yet: it is drawn when the fold opens. One at a time, so that a page of many answers.
+const undrawn = () => [...specs.keys()].filter((div) => !drawn.has(div) && !div.closest('details:not([open])'));
+const drawOpen = () => { const [next] = undrawn(); if (next) { draw(next); setTimeout(drawOpen); } };
 drawOpen();
 const repaint = () => drawn.forEach(draw);
 prefersDark.addEventListener('change', repaint);
@@ -40,11 +47,11 @@ document.getElementById('theme').addEventListener('click', () => {
 });
 const folds = [...document.querySelectorAll('details.fold')];
 for (const fold of folds) fold.addEventListener('toggle', drawOpen);
-const openAll = (open) => { for (const fold of folds) fold.open = open; drawOpen(); };
+const openAll = (open) => { for (const fold of folds) fold.open = open; };
 const unfold = document.getElementById('unfold');
 unfold.hidden = folds.length === 0;
 unfold.addEventListener('click', () => openAll(folds.some((fold) => !fold.open)));
-addEventListener('beforeprint', () => openAll(true));
+addEventListener('beforeprint', () => { openAll(true); undrawn().forEach(draw); });
 // A link to a folded section opens it.
 const follow = () => { const fold = folds.find((one) => `#${one.id}` === location.hash); if (fold) { fold.open = true; fold.scrollIntoView(); } };
 addEventListener('hashchange', follow);

@@ -9,9 +9,12 @@ outside is text: in tables, in figures, and inside a :class:`Markdown` where it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -21,7 +24,7 @@ from headwise.show.kit.escape import attribute, script_json, text
 from headwise.show.kit.figures import POINTS, figure_table, inert
 from headwise.show.kit.page import page, part, script
 from headwise.show.kit.table import Table
-from headwise.show.kit.theme import DARK
+from headwise.show.kit.theme import DARK, styled
 
 PLOTLY = "kit/plotly.min.js"
 """The part of plotly.js that reports draw with; ``tools/plotly`` builds it."""
@@ -82,7 +85,7 @@ class Report:
             "links": links,
             "body": body,
             "figures": "".join(specs),
-            "dark": script_json(DARK),
+            "look": script_json({"dark": DARK, "layout": common_layout()}),
         }
         # Without figures the page needs no plotting script, which is most of its size.
         plotly = [part(PLOTLY)] if specs else []
@@ -91,6 +94,25 @@ class Report:
     def write(self, path: str | Path) -> Path:
         """Write the page; a reader never sees half of it."""
         return files.write_text(path, self.html())
+
+
+@cache
+def common_layout() -> dict[str, Any]:
+    """The house look, which a page of many figures holds once."""
+    return inert(styled(go.Figure()))["layout"]
+
+
+def _own(layout: dict[str, Any]) -> dict[str, Any]:
+    """What a figure's layout says beside the house look, whose axes serve for all of a figure's axes."""
+    look = common_layout()
+    found = {}
+    for name, value in layout.items():
+        axis = re.fullmatch(r"([xy]axis)\d*", name)
+        if axis:
+            found[name] = {k: v for k, v in value.items() if (k, v) not in look[axis[1]].items()}
+        elif value != look.get(name):
+            found[name] = value
+    return found
 
 
 def _section(index: int, section: Section, specs: list[str]) -> str:
@@ -115,10 +137,11 @@ def _block(block: Block, specs: list[str]) -> str:
             raise ValueError(
                 f"the plotting script of reports has no traces of the type {trace['type']}: {TRACES}"
             )
+    height = int(spec["layout"].get("height") or 420)
+    spec["layout"] = _own(spec["layout"])
     specs.append(
         f'<script type="application/json" class="spec" data-for="f{number}">{script_json(spec)}</script>'
     )
-    height = int(spec["layout"].get("height") or 420)
     caption = f"<figcaption>{markdown.inline(block.caption)}</figcaption>" if block.caption else ""
     table = block.table or figure_table(block.figure)
     many = block.table is None and len(table.rows) > POINTS

@@ -14,6 +14,8 @@ Entry = str | float | int | bool | None
 Listed = TypeVar("Listed")
 LIMIT = 1000
 """Rows that are shown at most; a note counts the others."""
+RAW = 9
+"""Significant figures of a value under the mouse: as many as single precision has."""
 LONG = 36
 """Text longer than this is given room before it is broken into lines."""
 FONT = "font:14px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif"
@@ -112,7 +114,8 @@ def _cell(value: Entry, column: TableColumn, style: str) -> str:
             if isinstance(value, str)
             else f"<td{style}>{shown}</td>"
         )
-    raw = f" title={attribute(repr(value))}" if value == value and shown != repr(value) else ""
+    exact = f"{value:.{RAW}g}"
+    raw = f" title={attribute(exact)}" if value == value and shown != exact else ""
     return f"<td{style}{raw}>{shown}</td>"
 
 

@@ -20,16 +20,23 @@ INK = "#1B1F24"
 PAPER = "#FFFFFF"
 VEIL = "rgba(255,255,255,0.8)"
 """Behind words that lie on points."""
+WHISKER = "#4A505A"
+"""Ends of intervals: they must be seen on a bar and beside it."""
 _PALETTE_ON_DARK = ("#4BA3DB", "#F0894A", "#2FBF95", "#DB93B9", "#EFB540", "#7CC6F0", "#AD94CC", "#A3A3A3")
 DARK = {
     **dict(zip(PALETTE, _PALETTE_ON_DARK, strict=True)),
     INK: "#E6E9ED",
     PAPER: "#14171B",
     VEIL: "rgba(20,23,27,0.8)",
+    WHISKER: "#C5CAD3",
 }
 """What each colour becomes on a dark page."""
 SEQUENTIAL = "Viridis"
+ON_POINTS = [[0, "#7D6FD6"], [0.25, "#3D8BCB"], [0.5, "#2BA58C"], [0.75, "#93AC2F"], [1, "#E09A12"]]
+"""A sequential scale for single points: neither end is lost on light paper or on dark."""
 DIVERGING = "RdBu"
+STEPS = [first * 10**power for power in range(6) for first in (1, 2, 5)]
+"""Ticks of a logarithmic axis of counts; Plotly's own have no room for more than their first digits."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 AT_RIGHT = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
 """A long legend."""
@@ -63,5 +70,5 @@ def between(values: Sequence[float], low: Sequence[float], high: Sequence[float]
         "array": [max(0.0, end - v) for v, end in zip(values, high, strict=True)],
         "arrayminus": [max(0.0, v - end) for v, end in zip(values, low, strict=True)],
         "thickness": 1.2,
-        "color": NEUTRAL,
+        "color": WHISKER,
     }

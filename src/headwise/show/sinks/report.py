@@ -11,6 +11,7 @@ from headwise.show.kit.terminal import quoted
 from headwise.show.sinks import figures
 from headwise.sinks.find import AWAY
 from headwise.sinks.signals import CONTROLLED, SIDES
+from headwise.strings import percent
 
 if TYPE_CHECKING:
     from headwise.sinks.clusters import Cluster, Source
@@ -37,7 +38,7 @@ CLUSTERS: TableColumns[Cluster] = {
     "heads": lambda c: len(c.heads),
     "read by": lambda c: c.read_by,
     "distance": lambda c: c.distance,
-    "writers": lambda c: ", ".join(f"{w.component} {w.share:.0%}" for w in c.writers[:3]),
+    "writers": lambda c: ", ".join(f"{w.component} {percent(w.share)}" for w in c.writers[:3]),
     "which": lambda c: _some(c.heads),
 }
 ONE_BY_ONE: TableColumns[dict[str, Any]] = {

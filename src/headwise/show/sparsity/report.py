@@ -25,7 +25,7 @@ def head_dots(study: SparsityResult) -> go.Figure:
     figure = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.05)
     panels = (
         (1, "sparsity", "control", "sparsity (lower is sparser)"),
-        (2, "needed", "control_needed", "channels that rebuild it to 10 %"),
+        (2, "needed", "control_needed", "channels that rebuild it to within 10 %"),
     )
     for column, singular, rotated, title in panels:
         for attribute, name, colour, symbol in (

@@ -9,8 +9,9 @@ import torch
 from plotly.subplots import make_subplots
 
 from headwise.show.kit.markdown import Prose
-from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
+from headwise.show.kit.report import Figure, Report, Section, Table
 from headwise.show.kit.theme import AT_RIGHT, DIVERGING, NEUTRAL, PALETTE, SEQUENTIAL, styled
+from headwise.strings import percent
 from headwise.toy.alignment import AlignmentRun, sweep_field
 from headwise.toy.alignment_study import by_value, study_variant, summarise
 
@@ -210,14 +211,20 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
     summary = summarise(records, run.history[-1]["step"])
     sections: list[Section] = []
     if sweep:
-        values = by_value(records, sweep_field(sweep))
-        columns = tuple(k.replace("_", " ") for k in values[0])
-        rows = [tuple("–" if x is None else x for x in v.values()) for v in values]
+        field = sweep_field(sweep)
+        values = by_value(records, field)
         note = PROSE("sweep figure", seeds=values[0]["seeds"])
         sections.append(
             Section(
-                f"Sweep over {sweep}",
-                [Figure(sweep_figure(records, sweep), note), Table(columns, rows)],
+                f"Against the {SETTINGS[field]}",
+                [
+                    Figure(sweep_figure(records, sweep), note),
+                    Table(
+                        (field, *SWEPT.values()),
+                        [(v[field], *(v[key] for key in SWEPT)) for v in values],
+                        PROSE("sweep table"),
+                    ),
+                ],
             )
         )
     else:
@@ -238,37 +245,45 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
                 sections[-1] = Section("Geometry", [*sections[-1].blocks, plane])
             sections.append(Section("Over training", [Figure(course(run), PROSE("course figure"))]))
     if records[0]["pairs"]:
-        rows = [
-            (
-                r["seed"],
-                p["query"],
-                p["key"],
-                p["target"],
-                p["channel"],
-                p["sigma"],
-                p["cos_query"],
-                p["cos_key"],
-                p["relation"],
-            )
-            for r in records
-            for p in r["pairs"]
-        ]
-        columns = (
-            "seed",
-            "query feature",
-            "key feature",
-            "target",
-            "channel",
-            "σ",
-            "cos query",
-            "cos key",
-            "relation",
-        )
-        sections.append(Section("Pairs", [Table(columns, rows)]))
-    if sections:
-        sections[0] = Section(sections[0].title, [Markdown(PROSE(case)), *sections[0].blocks])
+        field = sweep_field(sweep) if sweep else None
+        sections.append(Section("Pairs", [_pairs(records, field)]))
     title = "Do singular vectors align with features?"
-    return Report(title, sections, f"{answer(summary, records)}\n\nCase: {case}.", _facts(summary))
+    return Report(title, sections, f"{answer(summary, records)}\n\n{PROSE(case)}", _facts(summary))
+
+
+SWEPT = {
+    "seeds": "seeds",
+    "smallest_cosine": "|cos|, smallest",
+    "mean_cosine": "mean",
+    "second_to_first_singular_value": "σ2 / σ1",
+    "mean_logit": "mean logit",
+    "others_inside": "in the plane",
+    "closed_form_cosine": "closed form",
+    "last_arrival": "aligned by",
+}
+"""What is known of one value of a sweep, and what it is called on the page."""
+PAIR = {
+    "query": "query feature",
+    "key": "key feature",
+    "target": "target logit",
+    "channel": "channel",
+    "sigma": "σ",
+    "cos_query": "|cos|, query side",
+    "cos_key": "|cos|, key side",
+    "relation": "relation",
+}
+"""The same of one pair of features."""
+
+
+def _pairs(records: list[dict[str, Any]], field: str | None) -> Table:
+    """Every attended pair of every seed, and of every value of what was swept."""
+    swept = (field,) if field else ()
+    rows = [
+        (*(r[name] for name in swept), r["seed"], *(p[key] for key in PAIR))
+        for r in records
+        for p in r["pairs"]
+    ]
+    return Table((*swept, "seed", *PAIR.values()), rows, PROSE("pairs table"))
 
 
 def answer(summary: dict[str, Any], records: list[dict[str, Any]]) -> str:
@@ -299,4 +314,8 @@ FACTS = {
 
 
 def _facts(summary: dict[str, Any]) -> dict[str, str]:
-    return {name: f"{summary[key]:.3f}" for key, name in FACTS.items() if isinstance(summary.get(key), float)}
+    shown = {key: name for key, name in FACTS.items() if isinstance(summary.get(key), float)}
+    return {
+        name: percent(summary[key]) if key.startswith("share") else f"{summary[key]:.3f}"
+        for key, name in shown.items()
+    }

@@ -11,9 +11,13 @@ import torch
 from plotly.subplots import make_subplots
 from torch import Tensor
 
-from headwise.show.kit.theme import DIVERGING, NEUTRAL, PALETTE, SEQUENTIAL, styled
+from headwise.show.kit.theme import DIVERGING, NEUTRAL, ON_POINTS, PALETTE, WHISKER, styled
+from headwise.strings import percent
 
 _GREEN, _RED = "#1a8a5a", "#c2452d"
+SYMBOLS = {"queries": "circle", "keys": "diamond"}
+NAMED = 8
+"""Training curves that can be told apart by colour."""
 
 
 def rank_grid(records: Sequence[dict[str, Any]]) -> go.Figure:
@@ -49,7 +53,7 @@ def rank_grid(records: Sequence[dict[str, Any]]) -> go.Figure:
                     fill="toself",
                     fillcolor=_off_colour(off),
                     line={"color": "rgba(255,255,255,0.55)", "width": 1},
-                    name=f"{off:+d}" if off else "exact",
+                    name=f"{off:+d}".replace("-", "−") if off else "exact",
                     legendgroup=str(off),
                     legendrank=1000 + off,
                     showlegend=off not in named,
@@ -91,6 +95,7 @@ def rank_grid(records: Sequence[dict[str, Any]]) -> go.Figure:
                 mode="lines",
                 line={"color": "#4aa3ff", "width": 2.5, "dash": "dash"},
                 name="r1 + r2 = d_head",
+                legendrank=2000,
                 showlegend=column == 1,
                 hoverinfo="skip",
             ),
@@ -176,7 +181,7 @@ def interventions(records: Sequence[dict[str, Any]]) -> go.Figure:
             spread = [_whisker(record["swap"][n], kind) for n in names]
             figure.add_trace(
                 go.Bar(
-                    x=[n.replace("random_", "rand ") for n in names],
+                    x=[n.replace("random_", "random ") for n in names],
                     y=[record["swap"][n][kind] for n in names],
                     error_y={
                         "type": "data",
@@ -184,6 +189,7 @@ def interventions(records: Sequence[dict[str, Any]]) -> go.Figure:
                         "array": [s[1] for s in spread],
                         "arrayminus": [s[0] for s in spread],
                         "thickness": 1.2,
+                        "color": WHISKER,
                     },
                     marker_color=colour,
                     name=f"attention on {kind}",
@@ -240,8 +246,8 @@ def interaction_maps(maps: Sequence[tuple[Tensor, tuple[int, ...]]]) -> go.Figur
         edge = ranks[0] - 0.5
         _mark(figure, "y", edge, NEUTRAL, "solid", *where)
         _mark(figure, "x", edge, NEUTRAL, "solid", *where)
-    figure.update_yaxes(autorange="reversed", showticklabels=False, showgrid=False)
-    figure.update_xaxes(showticklabels=False, showgrid=False)
+    figure.update_yaxes(autorange="reversed", showticklabels=False, ticks="", showgrid=False)
+    figure.update_xaxes(showticklabels=False, ticks="", showgrid=False)
     return styled(figure, height=60 + 270 * rows, margin={"l": 20, "r": 20, "t": 40, "b": 20})
 
 
@@ -260,8 +266,8 @@ def cloud(
     for column, (a, b) in enumerate(pairs, 1):
         if codes is not None and value.shape[1] <= 4:
             figure.add_trace(_cube(points[:, [a, b]], codes, showlegend=column == 1), 1, column)
-        for side, symbol in ((False, "circle"), (True, "diamond")):
-            pick = is_key == side
+        for name, symbol in SYMBOLS.items():
+            pick = is_key == (name == "keys")
             figure.add_trace(
                 go.Scatter(
                     x=points[pick, a].tolist(),
@@ -275,25 +281,29 @@ def cloud(
                         "opacity": 0.75,
                         "line": {"width": 0},
                     },
-                    name="keys ◆" if side else "queries ●",
-                    legendgroup="keys" if side else "queries",
-                    showlegend=column == 1,
+                    name=name,
+                    legendgroup=name,
+                    showlegend=False,
                 ),
                 1,
                 column,
             )
         figure.update_xaxes(title=_component(a, explained), showticklabels=False, row=1, col=column)
         figure.update_yaxes(title=_component(b, explained), showticklabels=False, row=1, col=column)
+    for name, symbol in SYMBOLS.items():
+        # A point coloured by its value lends the legend no colour: the legend has marks of its own.
+        mark = {"symbol": symbol, "size": 8, "color": NEUTRAL}
+        figure.add_scatter(x=[None], y=[None], mode="markers", marker=mark, name=name, legendgroup=name)
     bar = {"title": "value" if discrete else "first\ncoordinate", "thickness": 12}
     if codes is not None:
         named = sorted({int(c) for c in codes})
         signs = ["".join("+" if c >> i & 1 else "−" for i in range(value.shape[1])) for c in named]
         bar |= {"tickvals": named, "ticktext": signs} if len(named) <= 16 else {}
-    return styled(figure, height=460, coloraxis={"colorscale": SEQUENTIAL, "colorbar": bar})
+    return styled(figure, height=460, coloraxis={"colorscale": ON_POINTS, "colorbar": bar})
 
 
 def _component(index: int, explained: Sequence[float]) -> str:
-    share = f" ({explained[index]:.0%})" if index < len(explained) else ""
+    share = f" ({percent(explained[index])})" if index < len(explained) else ""
     return f"PC {index + 1}{share}"
 
 
@@ -326,10 +336,24 @@ def training_curves(history: Sequence[dict[str, list[float]]], names: Sequence[s
     for i, name in enumerate(names):
         figure.add_trace(
             go.Scatter(
-                x=steps, y=[h["accuracy"][i] for h in history], name=name, mode="lines", line={"width": 1.4}
+                x=steps,
+                y=[h["accuracy"][i] for h in history],
+                name=name,
+                mode="lines",
+                line={
+                    "width": 1.4,
+                    "color": PALETTE[i % len(PALETTE)] if len(names) <= NAMED else PALETTE[0],
+                },
+                opacity=1 if len(names) <= NAMED else 0.6,
             )
         )
-    return styled(figure, height=380, xaxis_title="step", yaxis_title="accuracy", showlegend=len(names) <= 8)
+    return styled(
+        figure,
+        height=380,
+        xaxis={"title": "step"},
+        yaxis={"title": "accuracy"},
+        showlegend=len(names) <= NAMED,
+    )
 
 
 def accuracy_grid(records: Sequence[dict[str, Any]]) -> go.Figure:

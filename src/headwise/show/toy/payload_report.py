@@ -5,6 +5,7 @@ from __future__ import annotations
 from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
 from headwise.show.toy import payload as draw
+from headwise.strings import percent
 from headwise.toy.payload import PRESETS
 from headwise.toy.payload_run import PayloadRun
 from headwise.toy.payload_study import CellStudy, latent_cloud
@@ -61,7 +62,7 @@ def payload_report(run: PayloadRun) -> Report:
     exact = summary["exact_rank99_fit"]
     facts = {
         "cells": str(summary["cells"]),
-        "exact 99 % rank where latents fit": "–" if exact is None else f"{exact:.0%}",
+        "exact 99 % rank where latents fit": "–" if exact is None else percent(exact),
         "mean accuracy": f"{summary['mean_accuracy']:.3f}",
         "largest ΔC error against closed form": f"{summary['largest_closed_form_error']:.3f}",
     }

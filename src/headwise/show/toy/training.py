@@ -9,10 +9,12 @@ from plotly.subplots import make_subplots
 
 from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
-from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
+from headwise.show.kit.theme import NEUTRAL, PALETTE, STEPS, styled
 from headwise.toy.sparse_attention import LEAST, Point, course_summary, task_heads
 
 PROSE = Prose.read("toy/training.md")
+TRAINED = 0.5
+"""Accuracy at the last checkpoint below which its attention says nothing about the task."""
 DRAWN = 4
 """Heads in the figure; the table has all of them."""
 
@@ -59,10 +61,12 @@ def training_course(points: Sequence[Point], losses: Sequence[Sequence[float]] =
                 2,
                 1,
             )
-    figure.update_xaxes(type="log")
+    figure.update_xaxes(type="log", tickvals=STEPS)
     figure.update_xaxes(title="step + 1", row=2, col=1)
     figure.update_yaxes(title="accuracy", range=[-0.03, 1.05], row=1, col=1, secondary_y=False)
-    figure.update_yaxes(title="loss", showgrid=False, row=1, col=1, secondary_y=True)
+    # Its own ticks: those in line with the accuracy's would be at losses such as 3.273.
+    loss = {"title": "loss", "showgrid": False, "tickmode": "auto", "nticks": 6}
+    figure.update_yaxes(loss, row=1, col=1, secondary_y=True)
     figure.update_yaxes(title="sparsity (lower is sparser)", row=2, col=1)
     return styled(
         figure,
@@ -89,7 +93,9 @@ def training_report(points: Sequence[Point], losses: Sequence[Sequence[float]] =
 
 
 def answer(summary: Mapping[str, float]) -> str:
-    """Whether sparsity fell, and by more than it does along rotated directions."""
+    """Whether sparsity fell, and by more than it does along rotated directions; nothing yet of an untrained model."""
+    if summary["accuracy_last"] < TRAINED:
+        return PROSE("too early", accuracy=summary["accuracy_last"])
     fall, rotated = (summary[f"{kind}_first"] - summary[f"{kind}_last"] for kind in ("sparsity", "rotated"))
     sparser = fall > max(0.0, rotated)
     return PROSE(
