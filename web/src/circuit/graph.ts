@@ -15,6 +15,8 @@ export interface GraphNode {
   sub: string;
   attention: number | null;
   size: number;
+  /** One of those that a page singles out. */
+  marked?: boolean;
 }
 
 /** What an edge says: a side that it was removed from, an account through an MLP, or a share of the answer. */

@@ -123,7 +123,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
           return (
             <g
               key={node.id}
-              class={`node ${node.kind} ${state} ${node.id === pinned ? 'pinned' : ''} ${found?.(node) ? 'found' : ''}`}
+              class={`node ${node.kind} ${state} ${node.id === pinned ? 'pinned' : ''} ${node.marked ? 'marked' : ''} ${found?.(node) ? 'found' : ''}`}
               data-id={node.id}
               transform={`translate(${x - wide / 2},${y - high / 2})`}
               tabIndex={0}

@@ -40,6 +40,8 @@ export const around = (data: ExplanationDocument): Graph => {
     const named = data.who.filter((row) => row.side === side && row.writer !== 'others' && row.log_odds > 0);
     for (const row of named.filter((one, i) => i < PER_SIDE || one.cause)) {
       const id = add(row, at);
+      const node = nodes.get(id);
+      if (node && row.cause) nodes.set(id, { ...node, marked: true });
       join(id, firing, side, row.log_odds);
       const parts = row.through.filter((one) => !['others', 'constants'].includes(one.writer) && one.log_odds >= LEAST * row.log_odds);
       for (const one of [...parts].sort((a, b) => b.log_odds - a.log_odds).slice(0, PER_MLP)) join(add(one, at), id, 'account', one.log_odds);
@@ -58,7 +60,7 @@ export const Around = ({ data }: { data: ExplanationDocument }) => {
   return (
     <section class="around">
       <h2>The circuit around it</h2>
-      <p class="soft">The strongest helpers on both sides{accounts ? ', and what the MLPs among them had mostly read' : ''}: tokens from left to right, layers from the bottom up. Width: log-odds.</p>
+      <p class="soft">The strongest helpers on both sides{accounts ? ', and what the MLPs among them had mostly read' : ''}: tokens from left to right, layers from the bottom up. Width: log-odds; thick frames: the cause.</p>
       <figure>
         <LineKey lines={accounts ? ['query', 'key', 'account'] : ['query', 'key']} />
         <Picture graph={graph} pinned={pinned} onPin={setPinned} label={`The circuit around ${data.head}`} meaning={{ query: 'query side, log-odds', key: 'key side, log-odds', account: 'account through an MLP, log-odds' }} />

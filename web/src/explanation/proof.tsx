@@ -41,7 +41,8 @@ export const Proof = ({ data }: { data: ExplanationDocument }) => {
 
 interface Said {
   word: string;
-  state: 'yes' | 'no' | 'unknown';
+  /** Redundancy is neither good nor bad for the explanation, but a reader should see it. */
+  state: 'good' | 'mixed' | 'bad' | 'unknown';
   says: string;
 }
 
@@ -49,15 +50,19 @@ const pText = (p: number | null): string => (p === null ? '' : ` (p = ${number(p
 
 export const words = (data: ExplanationDocument): Said[] => {
   const { specific, redundant, matters } = data.verdict;
-  const said = (word: Word, yes: [string, string], no: [string, string]): Said =>
-    word.said === null || word.value === null ? { word: yes[0], state: 'unknown', says: 'not measured' } : { word: word.said ? yes[0] : no[0], state: word.said ? 'yes' : 'no', says: word.said ? yes[1] : no[1] };
+  type Way = [state: Said['state'], word: string, says: string];
+  const said = (measured: Word, yes: Way, no: Way): Said => {
+    if (measured.said === null || measured.value === null) return { word: yes[1], state: 'unknown', says: 'not measured' };
+    const [state, word, says] = measured.said ? yes : no;
+    return { state, word, says };
+  };
   const share = (v: number | null) => `${Math.round(100 * (v ?? 0))} %`;
   const drop = `takes ${number(specific.value, 2)} of the attention`;
   const change = `log-probability of the answer ${signed(matters.value)}`;
   return [
-    said(specific, ['specific', `${drop}; matched random removals rarely do as much${pText(specific.p)}`], ['not specific', `${drop}; matched random removals often do as much${pText(specific.p)}`]),
-    said(redundant, ['redundant', `the next-best writers alone take ${share(redundant.value)} of that`], ['not redundant', `the next-best writers alone take only ${share(redundant.value)} of that`]),
-    said(matters, ['matters', `${change}, more than random removals do${pText(matters.p)}`], ['does not matter', `${change}: too little, or no more than random removals do${pText(matters.p)}`]),
+    said(specific, ['good', 'specific', `${drop}; matched random removals rarely do as much${pText(specific.p)}`], ['bad', 'not specific', `${drop}; matched random removals often do as much${pText(specific.p)}`]),
+    said(redundant, ['mixed', 'redundant', `the next-best writers alone take ${share(redundant.value)} of that`], ['good', 'not redundant', `the next-best writers alone take only ${share(redundant.value)} of that`]),
+    said(matters, ['good', 'matters', `${change}, more than random removals do${pText(matters.p)}`], ['bad', 'does not matter', `${change}: too little, or no more than random removals do${pText(matters.p)}`]),
   ];
 };
 
@@ -79,15 +84,15 @@ const Panels = ({ data }: { data: ExplanationDocument }) => {
   const attention: DotRow[] = [
     { name: 'as it is', dot: before.attention, text: number(before.attention) },
     { name: 'without the cause', dot: after.attention, ring: predicted ?? undefined, from: before.attention, text: number(after.attention) },
-    ...(next ? [{ name: 'without the next-best', dot: next.outcome.attention, ring: next.after, from: before.attention, text: number(next.outcome.attention) }] : []),
-    ...controls.map((one) => ({ name: `without ${named(one.name)}`, spread: one.attention, text: spreadText(one.attention, 2) })),
+    ...(next ? [{ name: 'without next-best', dot: next.outcome.attention, ring: next.after, from: before.attention, text: number(next.outcome.attention) }] : []),
+    ...controls.map((one) => ({ name: named(one.name), spread: one.attention, text: spreadText(one.attention, 2) })),
   ];
   const change = (outcome: { log_probability: number }) => outcome.log_probability - before.log_probability;
   const tested = controls.filter((one) => one.answer !== null);
   const answer: DotRow[] = [
     { name: 'without the cause', dot: change(after), from: 0, text: signed(change(after)) },
-    ...(next ? [{ name: 'without the next-best', dot: change(next.outcome), from: 0, text: signed(change(next.outcome)) }] : []),
-    ...tested.map((one) => ({ name: `without ${named(one.name)}`, spread: one.answer ?? undefined, text: one.answer ? spreadText(one.answer, 2, true) : '' })),
+    ...(next ? [{ name: 'without next-best', dot: change(next.outcome), from: 0, text: signed(change(next.outcome)) }] : []),
+    ...tested.map((one) => ({ name: named(one.name), spread: one.answer ?? undefined, text: one.answer ? spreadText(one.answer, 2, true) : '' })),
   ];
   const ends = answer.flatMap((row) => [row.dot ?? 0, row.spread?.low ?? 0, row.spread?.high ?? 0]);
   const [low, high] = [Math.min(0, ...ends), Math.max(0, ...ends)];
@@ -105,7 +110,7 @@ const Panels = ({ data }: { data: ExplanationDocument }) => {
       <ul class="soft controls-text">
         {controls.map((one) => (
           <li>
-            <b>{named(one.name)}</b>: {one.text}; p = {number(one.p)} for the attention{one.answer ? `, ${number(one.answer.p)} for the answer (${plural(one.answer.draws, 'edited pass')})`.replace('passs', 'passes') : ''}
+            <b>{named(one.name)}</b>: {one.text}; p = {number(one.p)} for the attention{one.answer ? `, ${number(one.answer.p)} for the answer (in ${plural(one.answer.draws, 'edited run')})` : ''}
           </li>
         ))}
         {next ? (

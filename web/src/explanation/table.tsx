@@ -67,7 +67,7 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
   const place = side === 'query' ? data.query : data.key;
   const shared = { data, columns, strongest, range, host };
   return (
-    <figure class={`side-table ${side}`} hidden={hidden}>
+    <figure class={`side-table of-${side}`} hidden={hidden}>
       <figcaption>
         <b class={side}>{SIDE_WORDS[side].title}</b>: {SIDE_WORDS[side].says}, at <Tok at={place} most={18} />.{' '}
         {side === 'key' ? 'What a writer wrote at this token counts by how far it is above what it wrote at the others. ' : ''}
@@ -83,19 +83,32 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
       <Balances helps={balance.helps} hinders={balance.hinders} total={data.log_odds.total} />
       <div class="grid-box">
         <table class="heat" role="grid" aria-label={`${SIDE_WORDS[side].title}: log-odds of writers by channels`} ref={box} onKeyDown={(event) => move(event, box.current)} onFocusIn={(event) => stopAt(event, box.current)}>
+          <colgroup>
+            <col class="c-writer" />
+            {columns.map(() => (
+              <col />
+            ))}
+            <col class="c-bar" />
+            <col class="c-sum" />
+          </colgroup>
           <thead>
             <tr>
-              <th scope="col" class="corner">
+              <th scope="col" rowSpan={2}>
                 writer
               </th>
+              <th scope="colgroup" class="channels" colSpan={columns.length}>
+                channel
+              </th>
+              <th scope="col" class="who" colSpan={2} rowSpan={2}>
+                who: all channels
+              </th>
+            </tr>
+            <tr>
               {columns.map((column) => (
                 <th scope="col" class={`channel ${column.block ? 'block' : ''}`} title={column.name ?? `channel ${column.title}`}>
                   <span>{column.name !== null && !column.block ? column.name : column.title}</span>
                 </th>
               ))}
-              <th scope="col" class="who" colSpan={2}>
-                who: all channels
-              </th>
             </tr>
           </thead>
           <Group name="helps" lines={helping} {...shared} />

@@ -1,4 +1,5 @@
 // Values along one axis, a line for each: an open ring is predicted, a dot observed, a shape the spread of random draws.
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { signed, tick, ticks } from '../numbers';
 
 export interface DotRow {
@@ -17,52 +18,65 @@ interface DotsProps {
   rows: readonly DotRow[];
   low: number;
   high: number;
-  label?: number;
-  width?: number;
 }
 
 const HIGH = 34;
 const TOP = 28;
 
-export const Dots = ({ title, rows, low, high, label = 168, width = 560 }: DotsProps) => {
-  const right = width - 118;
+const WIDE = 560;
+
+export const Dots = ({ title, rows, low, high }: DotsProps) => {
+  const box = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(WIDE);
+  // As wide as there is room, so that its letters keep their size.
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const sizes = new ResizeObserver(() => setWidth(Math.max(280, Math.min(WIDE, element.clientWidth))));
+    sizes.observe(element);
+    return () => sizes.disconnect();
+  }, []);
+  const label = Math.max(124, Math.min(158, width * 0.32));
+  const right = width - Math.min(112, width * 0.32);
   const x = (v: number) => label + ((right - label) * (Math.min(high, Math.max(low, v)) - low)) / (high - low || 1);
   const bottom = TOP + rows.length * HIGH;
   return (
-    <svg class="dots" viewBox={`0 0 ${width} ${bottom + 24}`} style={{ maxWidth: `${width * 1.15}px` }} role="img" aria-label={`${title}: ${rows.map((row) => `${row.name} ${row.text}`).join('; ')}`}>
-      <text class="ink strong" x={0} y={14}>
-        {title}
-      </text>
-      {ticks(low, high).map((v) => (
-        <g>
-          <line class="gridline" x1={x(v)} x2={x(v)} y1={TOP} y2={bottom} />
-          <text x={x(v)} y={bottom + 16} text-anchor="middle">
-            {tick(v)}
-          </text>
-        </g>
-      ))}
-      {rows.map((row, i) => {
-        const y = TOP + HIGH * (i + 0.5);
-        return (
+    <div class="dots-box" ref={box}>
+      <svg class="dots" viewBox={`0 0 ${width} ${bottom + 24}`} role="img" aria-label={`${title}: ${rows.map((row) => `${row.name} ${row.text}`).join('; ')}`}>
+        <text class="ink strong" x={0} y={14}>
+          {title}
+        </text>
+        {ticks(low, high).map((v) => (
           <g>
-            <title>{`${row.name}: ${row.text}`}</title>
-            <text class="ink" x={0} y={y + 4}>
-              {row.name}
-            </text>
-            {row.spread ? <Spread spread={row.spread} x={x} y={y} /> : null}
-            {(row.cloud ?? []).map((v, j) => (
-              <circle class="cloud" cx={x(v)} cy={y + (((j * 7) % 5) - 2) * 2.6} r={2.4} />
-            ))}
-            {row.from !== undefined && row.dot !== undefined ? <line class="stem" x1={x(row.from)} x2={x(row.dot)} y1={y} y2={y} /> : null}
-            {row.dot === undefined ? null : <circle class="dot" cx={x(row.dot)} cy={y} r={4.2} />}
-            {row.ring === undefined ? null : <circle class="ring" cx={x(row.ring)} cy={y} r={7.4} />}
-            <text class="ink" x={width} y={y + 4} text-anchor="end">
-              {row.text}
+            <line class="gridline" x1={x(v)} x2={x(v)} y1={TOP} y2={bottom} />
+            <text x={x(v)} y={bottom + 16} text-anchor="middle">
+              {tick(v)}
             </text>
           </g>
-        );
-      })}
-    </svg>
+        ))}
+        {rows.map((row, i) => {
+          const y = TOP + HIGH * (i + 0.5);
+          return (
+            <g>
+              <title>{`${row.name}: ${row.text}`}</title>
+              <text class="ink" x={0} y={y + 4}>
+                {row.name}
+              </text>
+              {row.spread ? <Spread spread={row.spread} x={x} y={y} /> : null}
+              {(row.cloud ?? []).map((v, j) => (
+                <circle class="cloud" cx={x(v)} cy={y + (((j * 7) % 5) - 2) * 2.6} r={2.4} />
+              ))}
+              {row.from !== undefined && row.dot !== undefined ? <line class="stem" x1={x(row.from)} x2={x(row.dot)} y1={y} y2={y} /> : null}
+              {row.dot === undefined ? null : <circle class="dot" cx={x(row.dot)} cy={y} r={4.2} />}
+              {row.ring === undefined ? null : <circle class="ring" cx={x(row.ring)} cy={y} r={7.4} />}
+              <text class="ink" x={width} y={y + 4} text-anchor="end">
+                {row.text}
+              </text>
+            </g>
+          );
+        })}
+      </svg>
+    </div>
   );
 };
 

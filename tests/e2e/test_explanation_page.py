@@ -1,0 +1,420 @@
+"""The page of an explanation's document, in a real browser: what is drawn, what reacts, and that nothing leaves it."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import Opener, browsed, fits, running, watched
+from explanation_documents import document, features
+
+from headwise.show.kit.page import mounted
+
+pytestmark = browsed
+Document = dict[str, Any]
+ODD = [
+    "<script>alert(1)</script>",
+    "\n",
+    " 🎉",
+    "👩‍👩‍👧",
+    " שלום",
+    " مرحبا",
+    "\u202e",
+    "</",
+    "&amp;",
+    "\t",
+    " ",
+    "{{data}}",
+    "<img src=x onerror=alert(3)>",
+    " to",
+]
+VISIBLE = ".side-table:not([hidden])"
+
+
+def page_of(data: Document) -> str:
+    return mounted("an explanation", data, "")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with running() as started:
+        yield started
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Opener]:
+    with watched(browser, tmp_path) as opener:
+        yield opener
+
+
+@pytest.fixture
+def data() -> Document:
+    return document()
+
+
+def numbers(texts: list[str]) -> list[float]:
+    return [float(text.replace("−", "-").replace("+", "")) for text in texts]
+
+
+def rows_of(data: Document, side: str) -> list[dict[str, Any]]:
+    return [row for row in data["who"] if row["side"] == side]
+
+
+def test_parts_come_in_the_order_in_which_a_person_asks(show: Opener, data: Document) -> None:
+    page = show(page_of({**data, "features": features()}))
+    assert page.inner_text(".sentence") == data["sentence"]
+    headings = [text.split("\n")[0] for text in page.locator("h1, h2").all_inner_texts()]
+    assert headings[0].startswith("Why does L23H3 at")
+    assert headings[1:] == [
+        "Prompt",
+        "Place or content?",
+        "What and who",
+        "Consequence",
+        "Proof",
+        "The circuit around it",
+        "By named feature",
+        "Why not elsewhere?",
+        "The whole head",
+    ]
+    figures = page.locator("figure:not([hidden])")
+    for i in range(figures.count()):
+        if "effects" not in (figures.nth(i).get_attribute("class") or ""):
+            assert figures.nth(i).locator("details table tbody tr").count() > 0
+
+
+def test_the_table_is_the_documents_and_its_margins_are_its_sums(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    table = page.locator(f"{VISIBLE} table.heat")
+    rows = rows_of(data, "query")
+    stable = [one for one in data["what"] if one["stable"]]
+    lines = table.locator("> tbody > tr:not(.group):not(.unfold)")
+    # Twelve writers, the cause, and all others in one; stable channels, and all others in one.
+    assert lines.count() == 13
+    assert lines.first.locator("td.cell").count() == len(stable) + 1
+    sums = numbers(table.locator("tbody .sum").all_inner_texts())
+    np.testing.assert_allclose(sum(sums), data["log_odds"]["total"], atol=0.005 * len(sums))
+    feet = numbers(table.locator("tfoot .value").all_inner_texts())
+    np.testing.assert_allclose(sum(feet), data["log_odds"]["total"], atol=0.05 * len(feet))
+    np.testing.assert_allclose(feet[:-1], [one["log_odds"] for one in stable], atol=0.051)
+    assert all(value >= 0 for value in numbers(table.locator("tbody.helps .sum").all_inner_texts()))
+    assert all(value < 0 for value in numbers(table.locator("tbody.hinders .sum").all_inner_texts()))
+    # Both totals, over all writers.
+    balance = data["log_odds"]["query"]
+    said = page.inner_text(f"{VISIBLE} .balance")
+    assert f"+{balance['helps']:.2f}" in said and f"−{-balance['hinders']:.2f}" in said
+    page.click(f"{VISIBLE} .more-rows")
+    assert lines.count() == len(rows)
+
+
+def test_the_other_side_is_one_click_away_and_has_the_same_columns(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    before = page.locator(f"{VISIBLE} tfoot .value").all_inner_texts()
+    assert page.get_attribute(".switch .query", "aria-pressed") == "true"
+    page.click(".switch .key")
+    assert page.locator(VISIBLE).count() == 1
+    assert "Key side" in page.inner_text(f"{VISIBLE} figcaption")
+    assert page.locator(f"{VISIBLE} tfoot .value").all_inner_texts() == before
+    headline = copy.deepcopy(data)
+    headline["cause"]["headline"] = "key"
+    assert "Key side" in show(page_of(headline)).inner_text(f"{VISIBLE} figcaption")
+
+
+def test_the_cause_is_outlined_however_small_its_members_are(show: Opener, data: Document) -> None:
+    small = rows_of(data, "query")[-2]
+    small["cause"] = True
+    page = show(page_of(data))
+    outlined = page.locator(f"{VISIBLE} tr.cause")
+    assert outlined.count() == sum(row["cause"] for row in rows_of(data, "query")) == 3
+    for style in outlined.evaluate_all("all => all.map((row) => getComputedStyle(row).outlineStyle)"):
+        assert style == "solid"
+    name = re.sub(r"^(MLP)(\d+)$", r"\1 \2", small["writer"])
+    assert name in " ".join(outlined.locator(".writer").all_inner_texts())
+
+
+def test_values_on_hover_and_by_keyboard(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    first = page.locator(f"{VISIBLE} td.cell").first
+    first.hover()
+    hovered = page.inner_text(".tip")
+    assert "log-odds" in hovered and "channel 0, salience" in hovered
+    page.mouse.move(2, 2)
+    assert page.locator(".tip").is_hidden()
+    page.locator(f"{VISIBLE} [data-cell][tabindex='0']").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text(".tip") == hovered
+    page.keyboard.press("ArrowDown")
+    assert page.inner_text(".tip") != hovered
+    assert page.locator(f"{VISIBLE} [data-cell][tabindex='0']").count() == 1
+    page.keyboard.press("Escape")
+    assert page.locator(".tip").is_hidden()
+
+
+def test_a_row_unfolds_into_what_its_mlp_had_read_and_its_neurons(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    assert page.locator(f"{VISIBLE} .unfolded:visible").count() == 0
+    row = page.locator(f"{VISIBLE} tr:has(.unfold-button)").first
+    name = row.locator(".writer").inner_text().split("\n")[0].removesuffix("cause").strip()
+    row.locator(".unfold-button").click()
+    unfolded = page.locator(f"{VISIBLE} .unfolded:visible")
+    said = unfolded.inner_text()
+    found = next(r for r in rows_of(data, "query") if r["writer"] == name.replace(" ", ""))
+    assert f"What {name} had read" in said
+    for part in found["through"]:
+        assert f"{part['log_odds']:+.2f}".replace("-", "−") in said
+        if part["effect"] is not None:
+            assert f"effect {part['effect']:+.2f}".replace("-", "−") in said
+    assert "neuron 411" in said
+    assert row.locator(".unfold-button").get_attribute("aria-expanded") == "true"
+
+
+def test_place_and_consequence(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    said = page.inner_text("section.place")
+    for name in ("content", "place", "interaction"):
+        assert f"{data['place'][name]:+.2f}".replace("-", "−") in said
+    assert "%" not in said
+    effects = page.inner_text("section.consequence")
+    for token in ("·Mary", "·John", "·Sarah", "·him"):
+        assert token in effects
+    assert "+1.30" in effects and "0.400" in effects
+    elsewhere = copy.deepcopy(data)
+    elsewhere["consequence"] |= {"direct": None, "path": None}
+    said = show(page_of(elsewhere)).inner_text("section.consequence")
+    assert "Directly: nothing" in said and "no other token" in said
+
+
+def test_proof_shows_prediction_edit_and_the_spread_of_controls(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    panels = page.locator("section.proof svg.dots")
+    assert panels.count() == 2
+    assert panels.first.locator(".ring").count() == 2
+    assert panels.first.locator(".spread").count() == 3
+    bins = [sum(n > 0 for n in one["attention"]["histogram"]) for one in data["controls"]]
+    assert panels.first.locator(".bin").count() == sum(bins)
+    words = page.locator("section.proof .verdict b").all_inner_texts()
+    assert words == ["specific", "redundant", "matters"]
+    said = page.inner_text("section.proof .verdict")
+    for part in ("0.62", "p = 0.012", "50 %", "−0.72", "p = 0.048"):
+        assert part in said
+    assert page.locator(".chips .chip").all_inner_texts() == words
+
+
+def test_a_verdict_can_say_no(show: Opener, data: Document) -> None:
+    for word, p in (("specific", 0.4), ("redundant", None), ("matters", 0.6)):
+        data["verdict"][word] = {"said": False, "value": 0.05, "p": p}
+    page = show(page_of(data))
+    words = page.locator("section.proof .verdict b").all_inner_texts()
+    assert words == ["not specific", "not redundant", "does not matter"]
+    assert page.locator(".chip.bad").count() == 2
+
+
+def test_nothing_found_is_said(show: Opener, data: Document) -> None:
+    none = {
+        "writers": [],
+        "order": "fixed",
+        "diffuse": False,
+        "after": None,
+        "signals": [],
+        "signals_after": None,
+    }
+    data["cause"] |= {"headline": None, "query": none, "key": none}
+    for row in data["who"]:
+        row["cause"] = False
+    data["proof"] |= {"side": None, "after": None, "predicted": None, "error": None, "next": None}
+    data["controls"] = []
+    data["verdict"] = {
+        w: {"said": None, "value": None, "p": None} for w in ("specific", "redundant", "matters")
+    }
+    data["notices"] = ["No head brings much of the answer."]
+    page = show(page_of(data))
+    assert "nothing is proved" in page.inner_text("section.proof")
+    assert "No set of whole writers" in page.inner_text(VISIBLE)
+    assert page.locator("tr.cause").count() == 0
+    assert page.inner_text(".note") == data["notices"][0]
+    assert page.locator(".chip.unknown").count() == 3
+
+
+def test_a_single_visible_key_leaves_nothing_to_explain(show: Opener) -> None:
+    data = document(query=0, key=0)
+    data["log_odds"] |= {"total": 0.0, "keys": 1}
+    data["consequence"]["path"] = None
+    page = show(page_of(data))
+    assert "nothing to explain" in page.inner_text("section.table")
+    assert page.locator("section.place").count() == 0
+
+
+def heat(page: Any) -> list[float]:
+    styles = page.locator(".tokens button").evaluate_all(
+        "all => all.map((b) => b.style.getPropertyValue('--a'))"
+    )
+    return [float(one) for one in styles]
+
+
+def test_tokens_show_any_row_by_mouse_and_keyboard(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    before = heat(page)
+    assert len(before) == len(data["tokens"])
+    assert abs(before[9] - 0.71**0.5) < 1e-3
+    page.click(".tokens button >> nth=7")
+    assert heat(page) != before
+    assert page.get_attribute(".tokens button >> nth=7", "aria-pressed") == "true"
+    assert page.locator(".tokens button.unseen").count() == 6
+    page.click("button.back")
+    assert heat(page) == before
+    page.focus(".tokens button >> nth=13")
+    for key in ("Home", "ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    assert page.get_attribute(".tokens button >> nth=2", "aria-pressed") == "true"
+    page.focus("canvas")
+    page.keyboard.press("ArrowUp")
+    assert "this cell" in page.inner_text(".spot")
+
+
+def test_without_a_pattern_the_explained_row_alone_is_shown(show: Opener, data: Document) -> None:
+    del data["pattern"]
+    page = show(page_of(data))
+    assert page.locator("canvas").count() == 0
+    assert page.locator(".tokens button:disabled").count() == len(data["tokens"]) - 1
+
+
+def test_the_circuit_around_it(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    around = page.locator("section.around")
+    assert around.locator(".node.firing").count() == 1
+    for line in ("query", "key", "account"):
+        assert around.locator(f".picture .edge.{line}").count() > 0
+    causes = {
+        (side, row["writer"]) for side in ("query", "key") for row in rows_of(data, side) if row["cause"]
+    }
+    assert around.locator(".node.marked").count() == len(causes)
+
+
+def test_named_features(show: Opener, data: Document) -> None:
+    page = show(page_of({**data, "features": features()}))
+    assert page.locator(".parts .bar").count() == 3
+    assert page.locator(".featurewriters").count() == 2
+    assert page.locator(".featuretests .ring").count() == 4
+    assert "<b>subject</b>" in page.inner_text(".parts")
+
+
+def test_a_host_is_asked_to_explain_other_cells(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    assert page.locator("button.explain").count() == 0
+    page.evaluate(
+        """() => {
+          window.asked = [];
+          const data = JSON.parse(document.getElementById('headwise-data').textContent);
+          const host = { explain: (cell) => { window.asked.push(cell); } };
+          headwise.mount(document.getElementById('headwise'), data, host);
+        }"""
+    )
+    page.locator(f"{VISIBLE} button.explain").first.click()
+    page.click(".tokens button >> nth=7")
+    page.click(".prompt button.explain")
+    asked = page.evaluate("window.asked")
+    writers = {(row["writer"], 13, row["reads"]) for row in rows_of(data, "query")}
+    assert (asked[0]["head"], asked[0]["query"], asked[0]["key"]) in writers
+    assert (asked[1]["head"], asked[1]["query"]) == ("L23H3", 7)
+
+
+def test_hostile_text_is_text(show: Opener) -> None:
+    data = document(ODD)
+    data["answer"] |= {"text": " <img src=x onerror=alert(2)>", "wrong": " שלום", "predicted": "</script>"}
+    data["sentence"] = f"It reads {ODD[0]!r} before <img src=x onerror=alert(4)>."
+    data["quoted"] = [repr(ODD[0])]
+    data["notices"] = [ODD[0]]
+    data["consequence"]["raised"] = [{"token": ODD[12], "logit": 1.0}]
+    data["transfer"] = {"prompt": ODD[12], "query": 1, "key": 0, "before": 0.5, "after": 0.1}
+    markup = page_of(data)
+    assert markup.count("<script") == 2 and "<script>alert" not in markup
+    page = show(markup)
+    said = page.locator(".tokens button").all_text_contents()
+    assert said[:6] == ["<script>alert(1)</script>", "⏎", "·🎉", "👩‍👩‍👧", "·שלום", "·مرحبا"]
+    assert said[6:12] == ["U+202E", "</", "&amp;", "⇥", "·", "{{data}}"]
+    assert page.locator(".tokens br").count() == 1
+    assert page.locator("script").count() == 2
+    assert page.locator("img, iframe, object, embed, [onerror], [onload]").count() == 0
+    assert "<img src=x onerror=alert(4)>" in page.inner_text(".sentence")
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280, 1600])
+def test_no_width_scrolls_sideways(show: Opener, width: int) -> None:
+    data = document([f" {'word' * (i % 4)}{i}" for i in range(14)])
+    page = show(page_of({**data, "features": features()}), viewport={"width": width, "height": 800})
+    page.locator(f"{VISIBLE} .unfold-button").first.click()
+    for one in page.locator("details").all():
+        one.evaluate("(d) => { d.open = true; }")
+    assert fits(page)
+    table = page.locator(f"{VISIBLE} .grid-box")
+    assert table.evaluate("(b) => b.scrollWidth <= b.clientWidth + 1")
+
+
+def test_dark_and_print(show: Opener, data: Document, tmp_path: Path) -> None:
+    page = show(page_of(data), color_scheme="dark")
+    paper = "getComputedStyle(document.querySelector('.headwise')).backgroundColor"
+    assert page.evaluate(paper) == "rgb(20, 23, 27)"
+    page.click(".theme")
+    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    page.click(".theme")
+    assert page.evaluate(paper) == "rgb(20, 23, 27)"
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    assert page.locator(".side-table:visible").count() == 2
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[open]").count() == 0
+    assert page.pdf(path=tmp_path / "why.pdf").startswith(b"%PDF")
+
+
+def test_text_can_be_read_in_both_themes(show: Opener, data: Document) -> None:
+    """Ink, quiet text, sides and verdicts against the paper and the cards: at least 4.5 to 1."""
+    measure = """() => {
+      const box = document.querySelector('.headwise'), probe = document.createElement('i');
+      box.append(probe);
+      const colour = (name) => {
+        probe.style.color = `var(--${name})`;
+        return getComputedStyle(probe).color.match(/[\\d.]+/g).slice(0, 3).map((v) => {
+          const s = v / 255;
+          return s <= 0.03928 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4;
+        });
+      };
+      const light = (name) => { const [r, g, b] = colour(name); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const against = (a, b) => {
+        const [x, y] = [light(a), light(b)].sort((p, q) => q - p);
+        return (x + 0.05) / (y + 0.05);
+      };
+      const inks = ['ink', 'soft', 'query', 'key', 'account', 'accent', 'good', 'bad'];
+      const found = inks.flatMap((ink) => ['bg', 'card'].map((paper) => [`${ink} on ${paper}`, against(ink, paper)]));
+      probe.remove();
+      return found;
+    }"""
+    for scheme in ("light", "dark"):
+        page = show(page_of(data), color_scheme=scheme)
+        low = [(name, ratio) for name, ratio in page.evaluate(measure) if ratio < 4.5]
+        assert low == []
+
+
+def test_three_hundred_tokens(show: Opener) -> None:
+    page = show(page_of(document([f" word{i}" for i in range(300)], query=299, key=140)))
+    assert page.locator(".tokens button").count() == 300
+    assert fits(page)
+    canvas = page.locator("canvas")
+    box = canvas.bounding_box()
+    assert box is not None and box["width"] > 300
+    canvas.hover(position={"x": box["width"] / 4, "y": box["height"] / 2})
+    assert "attention" in page.inner_text(".tip")
+    assert page.evaluate(
+        "new Set(document.querySelector('canvas').getContext('2d').getImageData(0, 0, 600, 600).data).size > 20"
+    )
+
+
+def test_a_page_of_64_tokens_is_small() -> None:
+    data = document([f" word{i}" for i in range(64)], query=63, key=20, writers=40)
+    assert len(page_of({**data, "features": features()}).encode()) < 300_000
