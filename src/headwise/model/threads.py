@@ -104,9 +104,7 @@ def _pool(workers: int, threads: int, _process: int) -> ThreadPoolExecutor:
         # The number of threads is each thread's own, but the first look at it resets it, and setting it also sets
         # what threads that come later start with: hence look first, and set it back once all are here.
         torch.get_num_threads()
-        torch.set_num_threads(
-            max(1, threads // workers)
-        )  # a machine may have fewer cores than there are parts
+        torch.set_num_threads(max(1, threads // workers))  # fewer cores than parts: they share one
         all_here.wait()
 
     for _ in range(workers):
