@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,10 +16,13 @@ import pytest
 import tiny_folders
 import torch
 from tiny import tiny
+from transformers import AutoModelForCausalLM
 
 from headwise.cli.main import main
 from headwise.errors import HeadwiseError, NeedsSetting
 from headwise.model.loading import half, load
+from headwise.survey.collect import trace_many
+from headwise.toy.small_lm import DATA
 
 # What a child does on a processor that refuses what it announces, unless it is kept off it.
 REFUSING = """
@@ -156,6 +160,7 @@ def test_a_child_killed_from_outside_says_nothing_of_the_processor(monkeypatch: 
         half.needed("bfloat16")
 
 
+@pytest.mark.slow
 def test_the_working_folder_is_not_asked_for_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch.py").write_text("import pathlib; pathlib.Path('ran').touch()")
     monkeypatch.chdir(tmp_path)
@@ -235,6 +240,47 @@ def test_the_command_line_starts_itself_again_once(folder: Path, tmp_path: Path)
     assert done.stderr.count("\n") == 1
     assert "set ONEDNN_MAX_CPU_ISA=AVX512_CORE before Python starts" in done.stderr
     assert len(log.read_text().splitlines()) == 3
+
+
+@pytest.fixture(scope="module")
+def halves_run(answer_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that somebody made in bfloat16, where that works (this process has been started so that it does)."""
+    out = tmp_path_factory.mktemp("halves") / "run"
+    trace_many(load.load(DATA, dtype="bfloat16"), answer_file, out=out)
+    return out
+
+
+@pytest.mark.slow
+def test_families_of_a_run_in_half_precision_start_again(halves_run: Path, tmp_path: Path) -> None:
+    """Nobody asks for half precision here: the run's manifest does."""
+    log, words = tmp_path / "starts", ("--model", DATA, "--sample", "2", "--json")
+    done = command(log, "families", halves_run, "--out", tmp_path / "families", *words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["n_families"] >= 1
+    assert "ONEDNN" not in done.stderr
+    first, second = (line.split() for line in log.read_text().splitlines())
+    assert first[0] == second[0]
+    assert (first[1], second[1]) == ("None", "AVX512_CORE")
+    # Without edited passes no model is loaded, and the first start is the only one.
+    done = command(log, "families", halves_run, "--no-causality", "--out", tmp_path / "more", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(log.read_text().splitlines()) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", [["explain"], ["attention"], ["trace", "--answer", "mary"]])
+def test_weights_kept_in_half_precision_need_no_second_start(verb: list[str], tmp_path: Path) -> None:
+    """Verbs compute in single precision, whatever a folder keeps: no trial, one start."""
+    kept = AutoModelForCausalLM.from_pretrained(DATA, dtype=torch.bfloat16)
+    kept.save_pretrained(tmp_path / "model")
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(DATA / file, tmp_path / "model")
+    log, prompt = tmp_path / "starts", "then anna and mary went to the park . anna gave a book to"
+    done = command(log, verb[0], prompt, *verb[1:], "--model", tmp_path / "model", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+    assert [line.split()[1] for line in log.read_text().splitlines()] == ["None"]
+    assert not half._memory().parent.exists()
 
 
 def test_finding_out_does_not_load_torch() -> None:
