@@ -13,6 +13,7 @@ from pathlib import Path
 import half_precision  # noqa: F401  (first: it must act before torch is loaded)
 import pytest
 import torch
+from pace import first_is_quick
 from tiny import VARIANTS, tiny
 
 from headwise.model.model import Model
@@ -25,7 +26,7 @@ def variant(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=["float32", "float64"])
+@pytest.fixture(params=first_is_quick("float32", "float64"))
 def model(request: pytest.FixtureRequest, variant: str) -> Model:
     """A tiny random model of each family and variant, in both precisions."""
     return _cached_tiny(variant, getattr(torch, request.param))

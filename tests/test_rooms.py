@@ -6,7 +6,7 @@ Read from the source, so imports inside functions and for types alone count too.
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,12 @@ FORWARDS = {"show"}
 MAY_FORWARD = {"why", "circuits", "contrast", "survey", "families", "sinks", "sparsity", "bases", "toy"}
 
 
-@lru_cache(maxsize=1)
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
 def imports() -> list[tuple[str, str, str, bool]]:
     """(file, room it is in, room it imports, whether inside a function)."""
     found = []
@@ -52,7 +57,7 @@ def imports() -> list[tuple[str, str, str, bool]]:
         room = inside.parts[0].removesuffix(".py")
         if room == "__init__":
             continue  # the table of public names
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = tree_of(file)
         lazy = {
             id(node)
             for function in ast.walk(tree)
@@ -71,6 +76,27 @@ def imports() -> list[tuple[str, str, str, bool]]:
                 parts = name.split(".")
                 if parts[0] == "headwise" and len(parts) > 1 and parts[1] != room:
                     found.append((str(inside), room, parts[1], id(node) in lazy))
+    return found
+
+
+@cache
+def libraries() -> set[tuple[str, str]]:
+    """(room, package that it imports), those for types alone left out."""
+    found = set()
+    for file in SOURCE.rglob("*.py"):
+        room = file.relative_to(SOURCE).parts[0].removesuffix(".py")
+        tree = tree_of(file)
+        for_types = {
+            id(node)
+            for block in ast.walk(tree)
+            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+            for node in ast.walk(block)
+        }
+        for node in ast.walk(tree):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if id(node) not in for_types:
+                found.update((room, name.split(".")[0]) for name in names)
     return found
 
 
@@ -101,18 +127,6 @@ def test_imports_go_one_way() -> None:
     ],
 )
 def test_one_room_knows_each_of_these(library: str, rooms: set[str]) -> None:
-    known = set()
-    for file in SOURCE.rglob("*.py"):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        for_types = {
-            id(node)
-            for block in ast.walk(tree)
-            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-            for node in ast.walk(block)
-        }
-        for node in ast.walk(tree):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if id(node) not in for_types and any(name.split(".")[0] == library for name in names):
-                known.add(file.relative_to(SOURCE).parts[0].removesuffix(".py"))
+    known = {room for room, name in libraries() if name == library}
+    assert known
     assert known <= rooms

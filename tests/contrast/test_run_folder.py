@@ -98,6 +98,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes_in_every_file(
     assert set(whole) == {*FILES, "manifest.json"}
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_to_the_same_bytes(file: Path, tmp_path: Path) -> None:
     out, undisturbed = tmp_path / "run", tmp_path / "whole"
     # Whatever the clock does: as soon as two shards are there, the process is gone.

@@ -91,6 +91,7 @@ def test_the_same_command_gives_the_same_bytes(run: Path, tmp_path: Path) -> Non
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
 
 
+@pytest.mark.slow
 def test_grouped_by_a_label_and_in_words(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +171,7 @@ def test_circuits_that_are_all_alike_are_one_family(
     assert document["heads"] == [] and len(document["families"]) == 1
 
 
+@pytest.mark.slow
 def test_runs_of_one_model_are_read_as_one(run: Path, tmp_path: Path, model: Model) -> None:
     more = planted_run(tmp_path / "more", 40, seed=5, weight_hash=model.weight_hash)
     found = headwise.find_families([run, tmp_path / "more"])

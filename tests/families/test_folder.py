@@ -22,6 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> CircuitRun:
     return planted_run(tmp_path_factory.mktemp("planted") / "run", 24)
 
 
+@pytest.mark.slow
 def test_an_older_analysis_gives_way(run: CircuitRun, tmp_path: Path) -> None:
     find_families(run, out=tmp_path / "one")
     found = read_manifest(tmp_path / "one")

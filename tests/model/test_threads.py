@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pace import first_is_quick
 from reference import worst
 from tiny import prompts_of, tiny
 from transformers.modeling_utils import AttentionInterface
@@ -32,7 +33,7 @@ EDITS: tuple[Edit, ...] = (
 )
 
 
-@pytest.fixture(params=[2, 3])
+@pytest.fixture(params=first_is_quick(2, 3))
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Tiny prompts are worth a thread here, whatever the number of cores."""
     before = torch.get_num_threads()

@@ -50,6 +50,7 @@ def test_a_run_holds_what_tracing_alone_finds(whole_run: Path) -> None:
         assert (row["text"], row["answer"], row["wrong"]) == (line["prompt"], line["answer"], line["wrong"])
 
 
+@pytest.mark.slow
 def test_the_same_bytes_again_and_with_two_workers(
     answer_file: Path, whole_run: Path, tmp_path: Path
 ) -> None:

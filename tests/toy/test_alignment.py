@@ -52,6 +52,7 @@ def test_a_variant_in_a_sweep_is_the_variant_alone():
         torch.testing.assert_close(together.weights[name][-1], alone.weights[name][0], atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_one_pair_aligns_and_nothing_does_without_a_head():
     run = train_alignment(case("pair", 2), steps=600, batch=128, lr=3e-3)
     records = [study_variant(run, v) for v in range(2)]

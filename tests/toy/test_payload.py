@@ -144,6 +144,7 @@ def trained():
     return train(setup, Schedule(max_steps=700, checks=4))
 
 
+@pytest.mark.slow
 def test_a_trained_cell_is_recovered(trained):
     study = study_cell(trained, 0, LITTLE)
     record = study.record
@@ -159,6 +160,7 @@ def test_a_trained_cell_is_recovered(trained):
     assert cloud.points.shape == (100, 3)
 
 
+@pytest.mark.slow
 def test_the_null_sees_what_the_energy_rule_hides(trained):
     record = study_cell(
         trained, 1, Effort(triplets=20_000, control_triplets=500, swaps=500, random_draws=1)

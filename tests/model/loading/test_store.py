@@ -182,6 +182,7 @@ store.from_gguf(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_conversion_leaves_nothing_half_made(how: signal.Signals, tiny: Path, cache: Path) -> None:
     child = subprocess.Popen(
@@ -202,6 +203,7 @@ def test_a_killed_conversion_leaves_nothing_half_made(how: signal.Signals, tiny:
     assert [ready.path for ready in store.list_ready()] == [folder]
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_make_it_once(tiny: Path, cache: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from headwise.model.loading import convert, store\n"
