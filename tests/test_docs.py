@@ -20,7 +20,7 @@ import yaml
 
 import headwise
 from headwise.cli.main import VERBS
-from make_reference import CLI, PYTHON, cli_page, python_page
+from make_reference import CLI, PYTHON, attributes, cli_page, python_page
 from wrap_docs import pages, wrapped
 
 ROOT = Path(__file__).parent.parent
@@ -156,6 +156,13 @@ def test_every_public_name_and_parameter_is_described(name: str, thing: Any) -> 
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", said, re.MULTILINE | re.DOTALL)
     assert section, f"{name} does not describe its parameters"
     assert re.findall(r"^(\w+):\n +\S", section[1], re.MULTILINE) == taken
+
+
+@pytest.mark.parametrize("name", [n for n in headwise.__all__ if inspect.isclass(getattr(headwise, n))])
+def test_every_public_field_is_described_in_a_sentence(name: str) -> None:
+    for field, said in attributes(getattr(headwise, name)):
+        assert said, f"{name}.{field} has no docstring below it"
+        assert said.endswith("."), f"{name}.{field}: {said!r} is no sentence"
 
 
 def test_equations_and_sections_that_the_code_cites_exist() -> None:

@@ -16,6 +16,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import cached_property
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -122,7 +123,7 @@ def _class(name: str, kind: type) -> Iterator[str]:
     yield f"### {name}\n"
     if said := _said(kind):
         yield said + "\n"
-    if rows := list(_attributes(kind)):
+    if rows := list(attributes(kind)):
         yield "| attribute | |\n|---|---|"
         # A bar ends a cell of a table, inside code too.
         shown = ((attribute.replace("|", "\\|"), text) for attribute, text in rows)
@@ -141,20 +142,34 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
         yield name, inner
 
 
-def _attributes(kind: type) -> Iterator[tuple[str, str]]:
+def attributes(kind: type) -> Iterator[tuple[str, str]]:
+    """Every public field and property of a type, and the sentence that describes it ("" where there is none)."""
     below = _sentences_below(kind)
-    if dataclasses.is_dataclass(kind):
-        for field in dataclasses.fields(kind):
-            if not field.name.startswith("_"):
-                yield f"{field.name}: {_type(field.type)}", below.get(field.name, "")
+    for name, annotation in _fields(kind):
+        if not name.startswith("_"):
+            yield f"{name}: {_type(annotation)}", below.get(name, "")
     for name, value in vars(kind).items():
-        if isinstance(value, property) and not name.startswith("_"):
-            text = " ".join((inspect.getdoc(value.fget) or "").split("\n\n")[0].split()) if value.fget else ""
-            yield name, _plain(text)
+        getter = value.func if isinstance(value, cached_property) else getattr(value, "fget", None)
+        if getter is not None and not name.startswith("_"):
+            yield name, _plain(" ".join((inspect.getdoc(getter) or "").split("\n\n")[0].split()))
+
+
+def _fields(kind: type) -> list[tuple[str, Any]]:
+    if dataclasses.is_dataclass(kind):
+        return [(field.name, field.type) for field in dataclasses.fields(kind)]
+    # A named tuple lists its fields, too.
+    return [(name, kind.__annotations__[name]) for name in getattr(kind, "_fields", ())]
 
 
 def _sentences_below(kind: type) -> dict[str, str]:
-    """The string below each annotated field in the class's source."""
+    """The string below each annotated field in the source of the class, or of one that it inherits from."""
+    found: dict[str, str] = {}
+    for one in reversed(kind.__mro__):
+        found |= _own_sentences_below(one)
+    return found
+
+
+def _own_sentences_below(kind: type) -> dict[str, str]:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
     except (OSError, TypeError):

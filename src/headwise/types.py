@@ -36,7 +36,9 @@ class Head:
     """
 
     layer: int
+    """Its layer, from 0."""
     index: int
+    """Its number among the query heads of that layer, from 0."""
 
     @classmethod
     def parse(cls, text: HeadLike) -> Head:
@@ -98,8 +100,11 @@ class Cell(NamedTuple):
     """
 
     head: Head
+    """The head that attends."""
     query: int
+    """The position that attends (the destination)."""
     key: int
+    """The position it attends to (the source)."""
 
     def at(self, side: Side) -> int:
         """The position whose query (or key) a side speaks of."""
@@ -130,9 +135,13 @@ class Component:
     """
 
     kind: ComponentKind
+    """What it is: ``embedding``, ``head``, ``mlp``, ``bias`` or ``offset``."""
     layer: int = -1
+    """Its layer, from 0; -1 where it belongs to none."""
     index: int = -1
+    """The number of its head in the layer; -1 for all other kinds."""
     source: int = -1
+    """The position that the head read; -1 for all other kinds, and for a head whatever it read."""
 
     @property
     def head(self) -> Head:
@@ -197,8 +206,11 @@ class Signal:
     head: Head
     """The head that reads it."""
     side: Side
+    """Whether it enters the head's query or its key."""
     writer: Component
+    """The component that writes it."""
     channels: tuple[int, ...]
+    """The channels of the head that it is written into, by number."""
 
     def __str__(self) -> str:
         return f"{self.writer} -> {self.head} {self.side} [{', '.join(map(str, self.channels))}]"
@@ -211,6 +223,7 @@ class Removed:
     """A signal that a search took away from one cell, and what that did."""
 
     signal: Signal
+    """Which signal it is."""
     attribution: float
     """Its part of the attention by integrated gradients: the order of removal."""
     drop: float
@@ -228,10 +241,15 @@ class Estimate:
     """
 
     mean: float
+    """The mean of the values."""
     low: float
+    """The lower end of the 95 % interval."""
     high: float
+    """Its upper end."""
     n: int
+    """How many values were averaged."""
     clusters: int
+    """How many units (prompts, as a rule) were resampled for the interval."""
 
     def excludes(self, value: float) -> bool:
         """Whether the interval lies wholly on one side of a value."""
@@ -278,6 +296,7 @@ class Subspace:
     """
 
     basis: Tensor
+    """[d_head, rank]: orthonormal columns."""
 
     def __post_init__(self) -> None:
         basis = self.basis

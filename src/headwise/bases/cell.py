@@ -42,8 +42,9 @@ class Channels:
     """
 
     head: Head
+    """The head whose channels these are."""
     sigma: Tensor
-    """[d_head]"""
+    """[d_head]: singular values, largest first."""
     query_directions: Tensor
     """[d_model, d_head]: u_k in the columns (residual space, after the norm's scalar, its gain folded in)."""
     key_directions: Tensor

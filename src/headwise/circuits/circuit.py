@@ -121,19 +121,33 @@ class Circuit:
     """
 
     nodes: tuple[Node, ...]
+    """Firings of heads, other components, and the answer."""
     edges: tuple[Edge, ...]
+    """The signals that join them, and what the answer was made of."""
     tokens: tuple[str, ...] = ()
+    """[T]: the prompt's tokens as text."""
     token_ids: tuple[int, ...] = ()
+    """[T]: the same as ids."""
     prompt: str | None = None
+    """The prompt as text; None if token ids were given."""
     answer: str | None = None
+    """The answer's token; None for a circuit of a probability."""
     wrong: str | None = None
+    """The token it is compared with; None: the mean token."""
     answer_id: int | None = None
+    """The answer's token id."""
     wrong_id: int | None = None
+    """The other token's id."""
     mode: str = "exact"
+    """How it was traced: ``exact`` or ``published``."""
     model: str = ""
+    """The model's name."""
     weight_hash: str = ""
+    """The digest of the model's weights: another model's circuit is refused."""
     seconds: float = 0.0
+    """How long tracing took; of a batch, the prompt's share."""
     counterfactuals: tuple[Counterfactual, ...] = ()
+    """Per firing and side: attention with and without its signals, predicted and (``verify=True``) observed."""
     notes: tuple[str, ...] = ()
     """Lines a reader should see: an answer that is not predicted, firings without a cause of allowed size."""
     difference: float | None = None
@@ -145,6 +159,7 @@ class Circuit:
 
     @cached_property
     def by_id(self) -> dict[str, Node]:
+        """Every node by its id."""
         return {node.id: node for node in self.nodes}
 
     def node(self, id: str) -> Node:

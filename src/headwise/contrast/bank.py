@@ -60,9 +60,13 @@ class FeatureBank:
     """
 
     model: str
+    """The model's name."""
     weight_hash: str
+    """The digest of the model's weights: another model's bank is refused."""
     task: str
+    """The task whose features these are."""
     features: tuple[BankFeature, ...]
+    """One entry per head and feature."""
 
     def __iter__(self) -> Iterator[BankFeature]:
         return iter(self.features)

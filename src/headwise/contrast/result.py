@@ -42,8 +42,11 @@ class FeaturesResult:
     """A whole study. Every table is a tuple of rows, and one parquet file in the run folder."""
 
     task: str
+    """The task's name."""
     model: str
+    """The model's name."""
     rule: HeadRule
+    """What heads are ranked by: ``accuracy`` or ``ratio``."""
     heads: tuple[HeadRow, ...]
     """Every head of the model with its scores, best first."""
     features: tuple[FeatureRow, ...]
@@ -53,9 +56,13 @@ class FeaturesResult:
     draws: tuple[DrawRow, ...]
     """The random subspaces."""
     doses: tuple[DoseRow, ...]
+    """Swaps made in part."""
     spectra: tuple[SpectrumRow, ...]
+    """Singular values of ΔC, with intervals and null."""
     angles: tuple[AngleRow, ...]
+    """Principal angles between features, and between the halves of each."""
     growth: tuple[GrowthRow, ...]
+    """Ranks with some of the query values only."""
     answers: tuple[AnswerRow, ...]
     """The edited forward passes, if asked for."""
     attribution: tuple[AttributionRow, ...]
@@ -63,10 +70,13 @@ class FeaturesResult:
     warnings: tuple[str, ...]
     """What to beware of."""
     bank: FeatureBank
+    """The features as subspaces of each head's query and key space."""
     gallery: Gallery
+    """Queries and keys of some test prompts, for pictures."""
     config: Mapping[str, Any]
     """What was asked, as the manifest has it."""
     seconds: float = 0.0
+    """How long it took."""
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -78,27 +78,39 @@ class FamiliesResult:
     """Families of the circuits of one run, and the evidence for them."""
 
     run: CircuitRun
+    """The circuits that were compared."""
     settings: dict[str, Any]
+    """What was asked: distance, label, sample, seed."""
     incidence: Incidence
-    """What distances are taken by; row i is prompt ``incidence.prompts[i]``"""
+    """What distances are taken by; row i is prompt ``incidence.prompts[i]``."""
     signals: Incidence
-    """The same circuits by signal"""
+    """The same circuits by signal."""
     distances: np.ndarray
+    """[rows, rows]: the distance of every two circuits, from 0 to 1."""
     clustering: Clustering
+    """The tree, and its cuts with stability and separation."""
     null: NullTest | None
+    """The same of data that are one family; None where the tree has no cut."""
     shuffle: NullTest | None
+    """The same of circuits with shuffled edges; None where the tree has no cut."""
     labels: np.ndarray
-    """[rows] family of each circuit"""
+    """[rows]: the family of each circuit."""
     groups: Mapping[str, np.ndarray]
-    """Usable labels: name -> value of each row"""
+    """Usable labels: name → the value of each row."""
     families: list[Family]
+    """The families: of a clustering the largest first, of a label in the order of its values."""
     agreements: list[LabelAgreement]
+    """How well each label agrees with the families."""
     accuracy: list[dict[str, Any]]
-    """By value of each label: prompts, wrong ones, share answered right"""
+    """By value of each label: prompts, wrong answers, share answered right."""
     heads: list[HeadComparison]
+    """Every head that two families share: whether it does the same in both."""
     causality: list[CausalTest]
+    """What removing one family's own signals does in its prompts and in another's."""
     silhouettes: np.ndarray
+    """[rows]: how much nearer each circuit is to its own family than to the next."""
     seconds: float = 0.0
+    """How long it took."""
 
     @property
     def n_families(self) -> int:
@@ -107,6 +119,7 @@ class FamiliesResult:
 
     @cached_property
     def counts(self) -> dict[str, int]:
+        """Prompts by how their tracing ended: ``traced``, ``wrong``, ``empty`` and ``failed``."""
         status = self.run.prompts.column("status").to_pylist()
         return {name: status.count(name) for name in ("traced", "wrong", "empty", "failed")}
 

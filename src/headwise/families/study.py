@@ -195,7 +195,7 @@ def _partition(
     if by not in groups:
         known = ", ".join(groups) or "none"
         raise HeadwiseError(
-            f"the prompts have no label {by!r} with 2 to 50 values to group them by: there is {known}"
+            f"the prompts have no label {by!r} with 2 to 50 values to group them by (available labels: {known})"
         )
     names, labels = np.unique(groups[by], return_inverse=True)
     return labels.astype(np.int64), names.tolist()

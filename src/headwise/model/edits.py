@@ -28,6 +28,7 @@ class Edit:
     """What every edit says: in which prompt of the batch it is made (None: in all of them)."""
 
     prompt: int | None = None
+    """The prompt of the batch in which the edit is made, by number; None: all of them."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,8 +57,11 @@ class VectorEdit(Edit, ABC):
     """
 
     head: Head
+    """The query head whose vectors are edited."""
     side: Side = "key"
+    """Which of its vectors: ``query`` or ``key``."""
     seen_by: int | Sequence[int] | None = None
+    """The query positions that see an edit of keys; None: all of them."""
 
     def __post_init__(self) -> None:
         if self.side not in ("query", "key"):
@@ -89,7 +93,9 @@ class SetVectors(VectorEdit):
     """Replace the vectors at ``positions`` by ``value`` ([d_head] or [positions, d_head])."""
 
     positions: int | Sequence[int]
+    """The position or positions that are edited; negative ones count from the end."""
     value: Tensor
+    """[d_head] or [positions, d_head]: what is put there."""
 
     def _changed(self, length: int) -> list[int]:
         return resolve_positions(self.positions, [length], f"{self.head} {self.side}")[0]
@@ -106,7 +112,9 @@ class AddVectors(VectorEdit):
     """Add ``value`` ([d_head] or [positions, d_head]) to the vectors at ``positions``."""
 
     positions: int | Sequence[int]
+    """The position or positions that are edited; negative ones count from the end."""
     value: Tensor
+    """[d_head] or [positions, d_head]: what is added there."""
 
     def _changed(self, length: int) -> list[int]:
         return resolve_positions(self.positions, [length], f"{self.head} {self.side}")[0]
@@ -126,9 +134,13 @@ class SwapWithin(VectorEdit):
     """
 
     first: int
+    """One position."""
     second: int
+    """The other."""
     subspace: Subspace | None = None
+    """Where the two are exchanged; None: in the whole of the head's space."""
     dose: float = 1.0
+    """How much of the swap is made, from 0 to 1."""
 
     def _changed(self, length: int) -> list[int]:
         return resolve_positions([self.first, self.second], [length], f"{self.head} {self.side}")[0]
@@ -149,7 +161,9 @@ class RemoveWithin(VectorEdit):
     """Remove what the vectors at ``positions`` (None: all) hold inside a subspace."""
 
     subspace: Subspace
+    """What is projected out."""
     positions: int | Sequence[int] | None = None
+    """The position or positions that are edited; None: all of them."""
 
     def _changed(self, length: int) -> list[int]:
         return resolve_positions(self.positions, [length], f"{self.head} {self.side}")[0]
@@ -167,7 +181,9 @@ class OutputEdit(Edit, ABC):
     d_head], before the layer's output projection. The head still attends as it did."""
 
     head: Head
+    """The head whose output is edited."""
     positions: int | Sequence[int] | None = None
+    """The position or positions at which it writes; None: all of them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "head", Head.parse(self.head))
@@ -202,6 +218,7 @@ class SetOutput(OutputEdit):
     """
 
     value: Tensor
+    """[d_head] or [positions, d_head]: what it writes there instead."""
 
     def apply(self, outputs: Tensor) -> Tensor:
         rows, edited = self._rows(len(outputs)), outputs.clone()

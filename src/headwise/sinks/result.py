@@ -29,24 +29,37 @@ class SinksResult:
     """Sinks, the heads that park there, the signals that make them, and what is left without those."""
 
     model: str
+    """The model's name."""
     weight_hash: str
+    """The digest of the model's weights."""
     config: dict[str, Any]
     """What was asked for, and of which texts."""
     parking: Parking
+    """Which tokens of which prompts are sinks, and how much attention each head gives them."""
     sinks: list[SinkToken]
+    """The sink tokens by text and position, with how often they occur."""
     attention: Tensor
-    """[layers, heads] mean attention on sinks."""
+    """[layers, heads]: mean attention on sinks."""
     low: Tensor
+    """[layers, heads]: the lower end of its 95 % interval over prompts."""
     high: Tensor
+    """[layers, heads]: the upper end."""
     parked: list[Head]
+    """The heads that give sinks at least ``parked`` of their attention."""
     traced: list[Parked]
+    """One parked firing per head and traced prompt, with its control signals."""
     agreements: dict[tuple[Head, Side], Agreement]
+    """By head and side: how far its control signals agree over prompts."""
     sharing: list[Sharing]
+    """By side: which heads share a signal, and who writes it."""
     freed: list[Freed]
+    """Firings without their own signals: attention predicted, edited and in the control."""
     shared: list[Shared]
+    """One shared direction taken from all its heads: attention on sinks, and the loss."""
     gained: list[tuple[str, int]]
     """Tokens that gained most when a firing lost its signals, and how often."""
     seconds: float
+    """How long it took."""
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -63,26 +63,37 @@ class SparsityResult:
     """Everything ``headwise sparsity`` found."""
 
     model: str
+    """The model's name."""
     weight_hash: str
+    """The digest of the model's weights."""
     task: str
+    """The task's name."""
     config: dict[str, Any]
     """What was asked, as the manifest has it."""
     prompts: int
+    """Prompts that were given to the model."""
     wrong: int
     """Prompts in which the model prefers the wrong answer: set aside."""
     empty: int
     """Prompts without a circuit."""
     heads: tuple[HeadSparsity, ...]
+    """One entry per head, with sparsity along singular channels and rotated ones."""
     overall: HeadSparsity
+    """All those heads together."""
     curve: tuple[float, ...]
     """Median over cells: how far the sum of the n largest channels is from the whole, as a share of it."""
     control_curve: tuple[float, ...]
+    """The same along rotated directions."""
     signal_channels: float
     """Median number of channels of an edge in the circuits."""
     error: float
+    """The largest difference between the sum over channels and the model's own relative logit."""
     rotation_error: float
+    """The same along rotated directions."""
     notes: tuple[str, ...]
+    """Lines a reader should see."""
     seconds: float = 0.0
+    """How long it took."""
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -196,9 +196,11 @@ class CircuitRun:
     """
 
     paths: tuple[Path, ...]
+    """The run folders."""
     manifests: tuple[Manifest, ...]
+    """What each was asked, and the digests of its files."""
     shapes: tuple[ModelShape | None, ...] = field(repr=False)
-    """What the tables of each can name in the model; None where the run does not say"""
+    """What the tables of each can name in the model; None where the run does not say."""
 
     @classmethod
     def load(cls, *paths: str | Path) -> CircuitRun:
@@ -244,14 +246,17 @@ class CircuitRun:
 
     @cached_property
     def prompts(self) -> pa.Table:
+        """One row per prompt: text, labels, answers, and how tracing ended."""
         return self._joined(self._prompts)
 
     @cached_property
     def edges(self) -> pa.Table:
+        """One row per edge of every circuit, with its channels."""
         return self._read("edges")
 
     @cached_property
     def firings(self) -> pa.Table:
+        """One row per firing of every circuit, with its attention."""
         return self._read("firings")
 
     @cached_property

@@ -38,16 +38,25 @@ class Explanation:
     """Why one head attends from one token to another."""
 
     model: str
+    """The model's name."""
     prompt: str | None
+    """The prompt as text; None if token ids were given."""
     tokens: tuple[str, ...]
+    """[T]: the prompt's tokens as text."""
     question: Question
+    """The cell that is explained, and how it was chosen."""
     answer: Answer
+    """The answer that its effect is measured by."""
     what: What
+    """The score, split."""
     who: Who
+    """The components that wrote it: the smallest sets of signals without which the attention falls."""
     proof: Proof
+    """The forward pass without those signals, beside random controls."""
     pattern: torch.Tensor
     """[positions, positions]: the whole head."""
     seconds: float
+    """How long it took."""
     stages: dict[str, float]
     """Seconds by stage."""
     start: int = 0
