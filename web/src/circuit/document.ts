@@ -2,6 +2,7 @@
 export type NodeKind = 'head' | 'mlp' | 'embedding' | 'bias' | 'offset' | 'answer';
 export type Side = 'query' | 'key';
 export type EdgeKind = 'causal' | 'account';
+export type Unit = 'attention' | 'answer';
 
 export interface CircuitNode {
   id: string;
@@ -20,6 +21,8 @@ export interface CircuitEdge {
   weight: number | null;
   channels: readonly number[];
   kind?: EdgeKind;
+  /** What the weight of an account is a part of. */
+  unit?: Unit;
 }
 
 export interface CircuitDocument {

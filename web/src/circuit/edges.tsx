@@ -40,7 +40,7 @@ export const Edges = ({ graph, pinned, matches, onPick }: EdgesProps) => {
   return (
     <>
       <h2>{pinned === null ? 'Edges' : 'Its edges'}</h2>
-      <div class="scroll edges" tabIndex={0} role="region" aria-label="Edges">
+      <div class="scroll edges" tabIndex={0} role="group" aria-label="Edges">
         <table>
           <thead>
             <tr>

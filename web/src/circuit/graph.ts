@@ -1,6 +1,6 @@
 // A graph to draw: from a circuit file or from an explanation, whole or in part, single nodes or groups of them.
 import { isolated, plural, short, visible } from '../text';
-import type { CircuitDocument, CircuitEdge, CircuitNode, EdgeKind, NodeKind } from './document';
+import type { CircuitDocument, CircuitEdge, CircuitNode, EdgeKind, NodeKind, Unit } from './document';
 
 export interface GraphNode {
   id: string;
@@ -27,6 +27,8 @@ export interface GraphEdge {
   source: string;
   target: string;
   line: Line;
+  /** Attention and shares of the answer are not on one scale. */
+  unit: Unit;
   weight: number;
   channels: readonly number[];
   size: number;
@@ -70,7 +72,8 @@ export const graphOf = (data: CircuitDocument): Graph => {
     .filter((e) => nodes.has(e.source) && nodes.has(e.target))
     .map((e, i): GraphEdge => {
       const line: Line = kindOf(e) === 'account' ? 'account' : nodes.get(e.target)?.kind === 'answer' ? 'answer' : e.side === 'key' ? 'key' : 'query';
-      return { id: `e${i}`, source: e.source, target: e.target, line, weight: e.weight ?? 0, channels: e.channels, size: 1 };
+      const unit = e.unit ?? (line === 'answer' ? 'answer' : 'attention');
+      return { id: `e${i}`, source: e.source, target: e.target, line, unit, weight: e.weight ?? 0, channels: e.channels, size: 1 };
     });
   return { nodes, edges };
 };
@@ -156,7 +159,7 @@ export const grouped = (graph: Graph, by: Grouping): Graph => {
   for (const e of graph.edges) {
     const [source, target] = [of.get(e.source) as string, of.get(e.target) as string];
     if (source === target) continue;
-    const id = `${source}|${target}|${e.line}`;
+    const id = `${source}|${target}|${e.line}|${e.unit}`;
     const known = edges.get(id);
     edges.set(id, known ? { ...known, weight: known.weight + e.weight, size: known.size + 1, channels: [...new Set([...known.channels, ...e.channels])] } : { ...e, id, source, target });
   }

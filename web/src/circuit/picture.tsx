@@ -4,13 +4,14 @@ import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useTip } from '../kit/tip';
 import { Tokens } from '../kit/tokens';
 import { number } from '../numbers';
+import type { Unit } from './document';
 import type { Graph, GraphEdge, GraphNode, Grouping, Line } from './graph';
 import { quoted, roots } from './graph';
 import type { Placed } from './layout';
 import { course, layout } from './layout';
 
 export const LINES: Record<Line, string> = { query: 'query side', key: 'key side', account: 'account through an MLP', answer: 'share of the answer' };
-const MEANING: Record<Line, string> = { query: 'query side, attention taken', key: 'key side, attention taken', account: 'account through an MLP (not causal), share', answer: 'share of the answer' };
+const MEANING: Record<Line, string> = { query: 'query side, attention taken', key: 'key side, attention taken', account: 'account through an MLP (not causal),', answer: 'share of the answer' };
 
 interface PictureProps {
   graph: Graph;
@@ -52,8 +53,10 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
   const centre = pointed ?? pinned;
   const mine = (e: GraphEdge) => e.source === centre || e.target === centre;
   const near = useMemo(() => new Set(centre === null ? [] : [centre, ...graph.edges.filter(mine).flatMap((e) => [e.source, e.target])]), [centre, graph]);
-  const heaviest = (answer: boolean) => Math.max(1e-9, ...graph.edges.filter((e) => (e.line === 'answer') === answer).map((e) => Math.abs(e.weight)));
-  const [most, mostOfAnswer] = useMemo(() => [heaviest(false), heaviest(true)], [graph]);
+  const most = useMemo(() => {
+    const heaviest = (unit: Unit) => Math.max(1e-9, ...graph.edges.filter((e) => e.unit === unit).map((e) => Math.abs(e.weight)));
+    return { attention: heaviest('attention'), answer: heaviest('answer') };
+  }, [graph]);
   const says = { ...MEANING, ...meaning };
 
   const nodeText = (node: GraphNode): string => {
@@ -75,7 +78,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
   const edgeText = (e: GraphEdge): string => {
     const ends = [e.source, e.target].map((id) => graph.nodes.get(id)).map((n) => (n ? nameOf(n) : '?'));
     const channels = e.channels.length ? `\n${e.channels.length === 1 ? 'channel' : 'channels'} ${e.channels.slice(0, 12).join(', ')}${e.channels.length > 12 ? ', …' : ''}` : '';
-    return `${ends[0]} → ${ends[1]}\n${says[e.line]} ${number(e.weight)}${e.size > 1 ? `, ${e.size} edges` : ''}${channels}`;
+    return `${ends[0]} → ${ends[1]}\n${says[e.line]}${e.line === 'account' && !meaning.account ? ` of the ${e.unit === 'answer' ? 'answer' : 'attention taken'}` : ''} ${number(e.weight)}${e.size > 1 ? `, ${e.size} edges` : ''}${channels}`;
   };
   const pin = (id: string) => onPin?.(pinned === id ? null : id);
 
@@ -110,7 +113,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
             const [from, to] = [plan.placed.get(e.source), plan.placed.get(e.target)];
             if (!from || !to) return null;
             const state = centre === null ? '' : mine(e) ? 'hot' : 'dim';
-            const thick = 1.2 + 6 * Math.sqrt(Math.abs(e.weight) / (e.line === 'answer' ? mostOfAnswer : most));
+            const thick = 1.2 + 6 * Math.sqrt(Math.abs(e.weight) / most[e.unit]);
             const words = edgeText(e);
             return <path key={e.id} class={`edge ${e.line} ${state}`} d={course(from, to, by, e.line)} stroke-width={thick.toFixed(2)} onPointerMove={(event) => tip.at(event, words)} onPointerLeave={tip.quiet} />;
           })}
@@ -126,10 +129,10 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
               class={`node ${node.kind} ${state} ${node.id === pinned ? 'pinned' : ''} ${node.marked ? 'marked' : ''} ${found?.(node) ? 'found' : ''}`}
               data-id={node.id}
               transform={`translate(${x - wide / 2},${y - high / 2})`}
-              tabIndex={0}
+              tabindex={0}
               role="button"
               aria-pressed={node.id === pinned}
-              aria-label={words.replace(/\n\s*/g, ', ')}
+              aria-label={`${node.title} ${node.sub}: ${words.replace(/\n\s*/g, ', ')}`}
               {...handlers}
               onPointerEnter={() => setPointed(node.id)}
               onPointerLeave={() => {
@@ -149,7 +152,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
               <rect width={wide} height={high} rx={node.kind === 'head' || node.kind === 'answer' ? 8 : 3} />
               <text class="ink strong" x={wide / 2} y={node.sub ? 14 : 15} text-anchor="middle">
                 {node.title}
-              </text>
+              </text>{' '}
               {node.sub ? (
                 <text class="second" x={wide / 2} y={27} text-anchor="middle">
                   {node.sub}

@@ -44,7 +44,7 @@ export const Consequence = ({ data }: { data: ExplanationDocument }) => {
               <table class="beforeafter">
                 <thead>
                   <tr>
-                    <th />
+                    <td />
                     <th class="n">as it is</th>
                     <th class="n">without</th>
                   </tr>

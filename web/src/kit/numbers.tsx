@@ -17,7 +17,7 @@ const Entry = ({ value }: { value: Entry }) => {
 export const Numbers = ({ columns, rows, title = 'Numbers' }: { columns: readonly string[]; rows: readonly (readonly Entry[])[]; title?: string }) => (
   <details class="numbers">
     <summary>{title}</summary>
-    <div class="scroll" tabIndex={0} role="region" aria-label={title}>
+    <div class="scroll" tabIndex={0} role="group" aria-label={title}>
       <table>
         <thead>
           <tr>

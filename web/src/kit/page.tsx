@@ -33,7 +33,7 @@ export const Page = ({ kind, children }: { kind: string; children: ComponentChil
   return (
     <Voices.Provider value={voice}>
       <div class={`headwise ${kind}`} data-theme={theme ?? undefined} ref={root}>
-        <button type="button" class="small theme" aria-label="Switch between light and dark" onClick={turn}>
+        <button type="button" class="small theme" aria-label="light / dark: switch the colours of the page" onClick={turn}>
           light / dark
         </button>
         {children}
