@@ -32,7 +32,7 @@ def taken(function: Callable[[], object]) -> float:
 def speed(count: int = 64) -> None:
     """Whole chunks, as a run traces them, in turns with bare passes over the same prompts; one thread for all."""
     import headwise
-    from headwise.bases.cell import layer_channels
+    from headwise.bases.basis import Bases
     from headwise.model.batch import Batch
     from headwise.scale.work import cut
     from headwise.survey.chunks import CHUNK, TraceJob, trace_chunk
@@ -41,7 +41,7 @@ def speed(count: int = 64) -> None:
     torch.set_num_threads(1)
     model = headwise.load()
     for layer in range(model.n_layers):
-        layer_channels(model, layer)
+        Bases.of(model).layer(layer)
     answers = make_answers("ioi", model.tokenizer, prompts=count)
     chunks = cut(answers.prompts, CHUNK)
     rules = TraceJob()

@@ -42,7 +42,7 @@ def best(function: Callable[[], object], times: int) -> float:
 
 
 def channels() -> None:
-    from headwise.bases.cell import qk_svd
+    from headwise.bases.singular import qk_svd
 
     layers, heads, d_model, d_head = 12, 12, 768, 64
     generator = torch.Generator().manual_seed(0)
@@ -65,12 +65,12 @@ def speed() -> None:
     from reference_tracer import LiteralTracer  # pyright: ignore[reportMissingImports]
 
     import headwise
-    from headwise.bases.cell import layer_channels
+    from headwise.bases.basis import Bases
 
     model = headwise.load()
     start = time.perf_counter()
     for layer in range(model.n_layers):
-        layer_channels(model, layer)
+        Bases.of(model).layer(layer)
     cold = time.perf_counter() - start
     ids = torch.tensor([model.tokenizer(PROMPT).input_ids])
     answer, wrong = (
@@ -125,11 +125,11 @@ def resident() -> int:
 def memory_of(tokens: int) -> None:
     """Peak resident memory during one trace above that before it (in a process of its own)."""
     import headwise
-    from headwise.bases.cell import layer_channels
+    from headwise.bases.basis import Bases
 
     model = headwise.load()
     for layer in range(model.n_layers):
-        layer_channels(model, layer)
+        Bases.of(model).layer(layer)
     ids: list[int] = list(model.tokenizer(STORY * 12 + PROMPT).input_ids)[-tokens:]
     headwise.trace(model, PROMPT, answer=" Mary", wrong=" John")
     before, peak, done = resident(), [0], threading.Event()

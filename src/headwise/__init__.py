@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwise.bases.cell import Channels as Channels
+    from headwise.bases.basis import Basis as Basis
+    from headwise.basis_names import BasisName as BasisName
     from headwise.circuits.circuit import Circuit as Circuit
     from headwise.circuits.faithfulness import faithfulness as faithfulness
     from headwise.circuits.interventions import intervene as intervene
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "bases.cell": "Channels",
+    "bases.basis": "Basis",
+    "basis_names": "BasisName",
     "circuits.circuit": "Circuit",
     "circuits.faithfulness": "faithfulness",
     "circuits.interventions": "intervene",

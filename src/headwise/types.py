@@ -229,7 +229,8 @@ class Removed:
     drop: float
     """The attention that its removal took; a side's drops sum to the whole fall."""
     strengths: tuple[float, ...] = ()
-    """What the writer wrote along each channel's unit direction: u_k at the query, v_k at the key's token."""
+    """What the writer wrote along each channel, at the query or at the key's token: its coordinate over the basis's
+    unit (in the singular basis the product with u_k or v_k)."""
 
 
 @dataclass(frozen=True, slots=True)

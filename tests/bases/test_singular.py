@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,9 +13,10 @@ from hypothesis import strategies as st
 from tiny import prompts_of, tiny
 from torch import Tensor
 
-from headwise.bases import cell as module
-from headwise.bases.cell import Channels, layer_channels, qk_svd, rotated, split_cell
+from headwise.bases.basis import Basis, directions
+from headwise.bases.cell import split_cell
 from headwise.bases.relative import channels_needed, sparsity
+from headwise.bases.singular import qk_svd, rotated
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.model.reading import side_maps
@@ -34,8 +34,8 @@ def test_the_small_svd_is_the_svd_of_the_full_form() -> None:
     assert (rebuilt - omega).abs().max() < 1e-12
     assert (svd.sigma - torch.linalg.svdvals(omega)[:, :8]).abs().max() < 1e-12
     assert (svd.query_map @ svd.key_map - torch.eye(8)).abs().max() < 1e-12
-    for directions in (svd.query_directions, svd.key_directions):
-        assert (directions.mT @ directions - torch.eye(8)).abs().max() < 1e-12
+    for found in (svd.query_directions, svd.key_directions):
+        assert (found.mT @ found - torch.eye(8)).abs().max() < 1e-12
 
 
 def test_signs_are_canonical() -> None:
@@ -167,7 +167,7 @@ def test_channels_sum_to_the_models_logits(model: Model) -> None:
     assert got.q is not None and got.k is not None and got.scores is not None
     bound = 1e-9 if model.dtype == torch.float64 else 1e-4
     for place, head in enumerate(got.heads):
-        channels = Channels.of(model, head)
+        channels = Basis.of(model, head, frame="absolute")
         logits = channels.split(got.q[0, place, -1], got.k[0, place]).sum(-1) * got.scale[place]
         if (cap := got.cap[place]) is not None:
             logits = cap * torch.tanh(logits / cap)
@@ -175,7 +175,8 @@ def test_channels_sum_to_the_models_logits(model: Model) -> None:
         assert (logits - got.scores[0, place, -1])[seen].abs().max() < bound
         query = side_maps(model, head.layer, "query", torch.float64).matrix[head.index]
         key = side_maps(model, head.layer, "key", torch.float64).matrix[head.index // model.anatomy.group]
-        omega = channels.query_directions * channels.sigma @ channels.key_directions.mT
+        reads, read_from = (directions(model, head, channels, side) for side in ("query", "key"))
+        omega = reads * channels.energies @ read_from.mT
         assert (omega - query.mT @ key).abs().max() < 1e-9
 
 
@@ -200,19 +201,6 @@ def test_sparsity_and_channels_needed() -> None:
     assert channels_needed(torch.ones(10)) == 9
 
 
-def test_the_disk_cache_is_keyed_by_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = tiny("gpt2", seed=1)
-    found = layer_channels(first, 1, cache=tmp_path)
-    files = list(tmp_path.rglob("*.safetensors"))
-    assert len(files) == 1 and files[0].parent.name == first.weight_hash[:16]
-    # another model of the same name and shape must not be given the first one's channels
-    other = tiny("gpt2", seed=2)
-    assert not torch.allclose(layer_channels(other, 1, cache=tmp_path).sigma, found.sigma)
-    again = tiny("gpt2", seed=1)
-    monkeypatch.setattr(module, "qk_svd", lambda *_: pytest.fail("computed although it was on disk"))
-    assert torch.equal(layer_channels(again, 1, cache=tmp_path).query_map, found.query_map)
-
-
 @pytest.mark.parametrize(
     ("head", "query", "key", "message"),
     [
@@ -229,14 +217,3 @@ def test_bad_cells_are_one_line(head: str, query: int, key: int, message: str) -
     with pytest.raises(HeadwiseError, match=message) as error:
         split_cell(model, prompts_of(9)[0], head, query, key)
     assert "\n" not in str(error.value)
-
-
-def test_channels_kept_on_disk_are_whole_or_computed_again(tmp_path: Path) -> None:
-    first = layer_channels(tiny("llama", seed=11), 1, cache=tmp_path)
-    (file,) = tmp_path.rglob("*.safetensors")
-    whole = file.read_bytes()
-    for content in (whole, whole[:-1], whole[:-8] + bytes(8), b"", b"{}"):
-        file.write_bytes(content)
-        again = layer_channels(tiny("llama", seed=11), 1, cache=tmp_path)
-        assert torch.equal(again.sigma, first.sigma) and torch.equal(again.key_map, first.key_map)
-        assert file.read_bytes() == whole

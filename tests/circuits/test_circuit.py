@@ -13,12 +13,13 @@ from tiny import tiny
 from tiny_circuits import largest_circuit
 
 import headwise
-from headwise.bases.cell import Channels
 from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.errors import HeadwiseError
+from headwise.model.stream import split
 from headwise.show.circuits.page import circuit_page
 from headwise.show.circuits.terminal import circuit_summary
 from headwise.show.kit.terminal import console
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Head
 
 
@@ -147,19 +148,17 @@ def test_strengths_are_the_signal(name: str) -> None:
     """Along the channels' unit directions a signal is its strengths; in head space it is what an edit removes."""
     model = tiny(name, torch.float64)
     circuit = largest_circuit(model, vectors=True)
+    up = PromptWrites(split(model, list(circuit.token_ids)), 0)
     seen = 0
     for edge in circuit.edges:
         if edge.signal is None:
             assert edge.strengths == ()
             continue
         node = circuit.node(edge.target)
-        channels = Channels.of(model, Head(node.layer, node.head or 0))
-        strengths, chosen = torch.tensor(edge.strengths).double(), list(edge.channels)
-        sigma = channels.sigma[chosen]
-        if edge.side == "query":
-            rebuilt = (strengths * torch.where(sigma > 0, sigma, 1.0)) @ channels.key_map[chosen]
-        else:
-            rebuilt = channels.query_map[:, chosen] @ strengths
+        query_map, key_map = up.maps_at(Head(node.layer, node.head or 0), node.query)
+        units = up.bases.layer(node.layer).units(edge.side)[node.head, list(edge.channels)]
+        strengths, chosen = torch.tensor(edge.strengths).double() * units, list(edge.channels)
+        rebuilt = strengths @ key_map[chosen] if edge.side == "query" else query_map[:, chosen] @ strengths
         torch.testing.assert_close(
             rebuilt, torch.tensor(edge.signal, dtype=torch.float64), atol=1e-9, rtol=1e-6
         )

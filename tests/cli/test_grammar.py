@@ -316,7 +316,7 @@ def test_one_part_in_full(part: str, capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out
     assert f"L1H2: {document['tokens'][document['query']]!r} ({document['query']}) attends to" in shown
     if part == "what":
-        assert len(document["what"]["sigma"]) == len(document["what"]["control"]) == worded_model().d_head
+        assert len(document["what"]["energies"]) == len(document["what"]["control"]) == worded_model().d_head
         assert sum(document["what"]["control"]) == pytest.approx(document["what"]["relative_logit"], abs=1e-6)
         assert f"… and {worded_model().d_head - 2} smaller channels" in shown
 

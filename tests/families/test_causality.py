@@ -9,6 +9,7 @@ from scipy import sparse
 from tiny import prompts_of, tiny
 from tiny_circuits import two_answers
 
+from headwise.bases.basis import Bases
 from headwise.families.causality import (
     CausalQuestion,
     Signals,
@@ -68,8 +69,8 @@ def test_the_edited_pattern_is_the_predicted_one(variant: str) -> None:
     ]
     vectors = Signals(up).vectors(grouped(features))
     q = up.q[3, 2] - vectors[head, "query"]
-    k = up.k[3, 2 // up.group] - vectors[head, "key"]
-    scores = (q @ k.mT) * float(up.scale[3])
+    k = up.k[3, 2 // up.group] - vectors[head, "key"]  # of each row its own
+    scores = torch.einsum("td,tkd->tk", q, k) * float(up.scale[3])
     if up.cap is not None:
         scores = up.cap * torch.tanh(scores / up.cap)
     predicted = torch.softmax(scores.masked_fill(~up.visible(3), float("-inf")), -1)
@@ -108,7 +109,7 @@ def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
     theirs = [Element("MLP1", "L3H1", "query", 1)]
     incidence = _incidence([mine] * 3 + [theirs] * 3)
     families = np.array([0, 0, 0, 1, 1, 1])
-    first, second = measure_causality(model, questions, incidence, families, [(0, 1)], controls=2)
+    first, second = measure_causality(Bases.of(model), questions, incidence, families, [(0, 1)], controls=2)
     assert (first.features, first.heads, second.features) == (3, 2, 1)
     assert first.own is not None and first.other is not None and first.gap is not None
     changes = []
@@ -127,7 +128,7 @@ def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
     assert first.gap.mean == pytest.approx(first.own.change.mean - first.other.change.mean)
     assert first.own.control.mean != first.own.change.mean
     monkeypatch.setattr("headwise.circuits.counterfactual.COPIES", 2)
-    again = measure_causality(model, questions, incidence, families, [(0, 1)], controls=2)
+    again = measure_causality(Bases.of(model), questions, incidence, families, [(0, 1)], controls=2)
     assert again[0].own is not None
     assert again[0].own.change.mean == pytest.approx(first.own.change.mean, abs=1e-8)
     assert again[0].own.control.mean == pytest.approx(first.own.control.mean, abs=1e-8)
@@ -138,7 +139,7 @@ def test_families_without_exclusive_features_have_no_effect_to_report() -> None:
     prompts = prompts_of(6, 6)
     both = [Element("L0H1", "L2H0", "query", 0)]
     tests = measure_causality(
-        model,
+        Bases.of(model),
         [CausalQuestion(p, 3, 4) for p in prompts],
         _incidence([both, both]),
         np.array([0, 1]),

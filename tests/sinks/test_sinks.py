@@ -13,7 +13,7 @@ from planted_sink import SINK, by_hand, plant_sink, planted_prompts
 from tiny import prompts_of, tiny
 
 import headwise
-from headwise.bases.cell import Channels, layer_channels
+from headwise.bases.basis import directions
 from headwise.cli.main import main
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
@@ -23,7 +23,14 @@ from headwise.sinks.clusters import cut, share_signals
 from headwise.sinks.find import AWAY, MIN_ROWS, find_parking, on_sinks, tokens_received
 from headwise.sinks.proof import ProjectOut, _rotations, free_one_by_one, projection
 from headwise.sinks.result import SinksResult
-from headwise.sinks.signals import agreement, agreements, cosine_distance, head_space, trace_parked
+from headwise.sinks.signals import (
+    agreement,
+    agreements,
+    cosine_distance,
+    head_space,
+    sink_bases,
+    trace_parked,
+)
 from headwise.sinks.study import find_sinks
 from headwise.sinks.texts import TEXTS
 from headwise.types import Head, Side
@@ -151,18 +158,18 @@ def test_a_signal_in_the_stream_is_read_as_the_signal_that_was_removed(name: str
     for one in traced:
         stream = split(model, parking.token_ids[one.prompt])
         rotary = stream.layers[one.head.layer].rotary
-        channels = Channels.of(model, one.head)
-        if channels.has_null:
+        channels = sink_bases(model).head(one.head)
+        if int(channels.rank) < model.d_head:
             continue
         for side, written in one.written.items():
-            basis = channels.query_directions if side == "query" else channels.key_directions
+            basis = directions(model, one.head, channels, side)
             index = one.head.index if side == "query" else one.head.index // model.anatomy.group
             vector = side_maps(model, one.head.layer, side, torch.float64).matrix[index] @ (basis @ written)
             position = one.cell.at(side)
             if rotary is not None:
                 here = rotary.at(torch.tensor([[position]]))
                 vector = here.turn(vector[None, None, None])[0, 0, 0]
-            wanted = head_space(layer_channels(model, one.head.layer), one.head.index, side, one.read[side])
+            wanted = head_space(sink_bases(model).layer(one.head.layer), one.head.index, side, one.read[side])
             torch.testing.assert_close(vector, wanted, atol=1e-8, rtol=1e-6)
 
 
@@ -202,14 +209,14 @@ def test_projecting_out_is_what_a_head_would_read_of_the_projected_stream(name: 
     model = tiny(name, torch.float64)
     ids = prompts_of(9)[0]
     head = Head(2, 3)
-    channels = Channels.of(model, head)
+    channels = sink_bases(model).head(head)
     direction = torch.randn(model.d_model, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     edit = projection(model, head, side, direction, _rotations(model, [head], len(ids))[2], len(ids))
     assert isinstance(edit, ProjectOut)
     got = model.capture([ids], heads=[head], want=("q", "k"))
     vectors = (got.q if side == "query" else got.k)[0, 0].double()
     edited = edit.apply(vectors)
-    basis = channels.query_directions if side == "query" else channels.key_directions
+    basis = directions(model, head, channels, side)
     part = torch.nn.functional.normalize(basis.mT @ direction, dim=0)
     # by hand: undo the rotation, find the stream vector that the head reads there, project, read it again
     rotary = split(model, ids).layers[2].rotary

@@ -91,7 +91,7 @@ def test_rotations_keep_every_sum_and_differ_from_one_another() -> None:
 def test_one_channel_is_as_sparse_as_can_be_and_rotation_destroys_it() -> None:
     """A query along one singular direction: one channel does it all; turned, many do."""
     model = tiny("gpt2", torch.float64)
-    channels = headwise.Channels.of(model, "L1H1")
+    channels = headwise.Basis.of(model, "L1H1")
     width = model.d_head
     q = channels.key_map[0] * 1.0
     keys = torch.randn(width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

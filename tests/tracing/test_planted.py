@@ -6,8 +6,9 @@ import torch
 import transformers
 
 import headwise
+from headwise.bases.basis import directions
 from headwise.model.model import Model
-from headwise.types import Component
+from headwise.types import Component, Head
 
 VOCABULARY, POSITIONS = 10, 12
 WIDTH = 64
@@ -67,8 +68,8 @@ def test_the_planted_induction_circuit_is_recovered() -> None:
     assert key_signal.writer == Component("head", 0, 0, source=1)
     assert query_signal.writer == Component("embedding")
     assert key_signal.channels == query_signal.channels
-    channels = headwise.Channels.of(model, "L1H0")
-    direction = channels.key_directions[:, key_signal.channels[0]]
+    basis = headwise.Basis.of(model, "L1H0")
+    direction = directions(model, Head(1, 0), basis, "key")[:, key_signal.channels[0]]
     assert abs(float(torch.cosine_similarity(direction, previous[repeated], dim=0))) > 0.99
     for test in found.proof.tests:
         assert abs(test.observed.attention - test.predicted) < 1e-9

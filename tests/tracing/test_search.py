@@ -9,6 +9,7 @@ import torch
 from reference_tracer import LiteralTracer
 from tiny import prompts_of, tiny
 
+from headwise.bases.basis import Bases
 from headwise.circuits.counterfactual import removal
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
@@ -40,9 +41,10 @@ def _firings(up: PromptWrites, layer: int, rules: Rules, per_layer: int = 10) ->
 
 
 def _searched(model: Model, rules: Rules, layer: int) -> tuple[PromptWrites, list[dict[Side, SideSignals]]]:
-    up = PromptWrites(model.split(prompts_of(9, 6)), 0)
+    bases = Bases.of(model, frame="query" if rules.visible_keys else "absolute")
+    up = PromptWrites(model.split(prompts_of(9, 6)), 0, bases)
     firings = _firings(up, layer, rules)
-    return up, LayerSearch(model, layer, rules, up.dtype).run(up, firings)
+    return up, LayerSearch(bases, layer, rules, up.dtype).run(up, firings)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -210,7 +212,7 @@ def test_heads_shared_by_many_prompts_are_read_alike(variant: str) -> None:
     model = tiny(variant, torch.float64)
     up = PromptWrites(model.split(prompts_of(9, 6)), 0)
     firings = _firings(up, 3, Rules())
-    alone, shared = (LayerSearch(model, 3, Rules(), up.dtype) for _ in range(2))
+    alone, shared = (LayerSearch(up.bases, 3, Rules(), up.dtype) for _ in range(2))
     shared.expect([(up, firings)] * 50)
     for a, b in zip(alone.run(up, firings), shared.run(up, firings), strict=True):
         for side in ("query", "key"):

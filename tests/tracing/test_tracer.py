@@ -11,7 +11,7 @@ from tiny import prompts_of, tiny
 from tiny_circuits import largest_circuit, two_answers
 
 import headwise
-from headwise.bases import cell as channels_module
+from headwise.bases import basis as channels_module
 from headwise.circuits.circuit import Circuit, Node
 from headwise.errors import HeadwiseError
 from headwise.tracing.seeds import Readout, probability_seeds

@@ -1,7 +1,7 @@
-"""Channels: the singular pairs of a head's QK form, relative attention and its sparsity."""
+"""Bases of heads' QK forms: the channels in which a logit, and who wrote it, is told."""
 
-from headwise.bases.cell import QKSVD, qk_svd, rotated
 from headwise.bases.relative import channel_logits, channels_needed, relative_attention, sparsity
+from headwise.bases.singular import QKSVD, qk_svd, rotated
 
 __all__ = [
     "QKSVD",

@@ -42,6 +42,10 @@ class HeadMoments:
     key: Tensor
     """[*, d_head, d_head]: C_k, of keys less the mean of their rivals."""
 
+    def at(self, index: int) -> HeadMoments:
+        """The moments at one place of the first axis: of a layer, or of a layer's head."""
+        return HeadMoments(self.cells[index], self.query_mean[index], self.query[index], self.key[index])
+
     def shrunk(self) -> HeadMoments:
         """Moments that no rarely seen direction can blow up: a little of the mean eigenvalue on each diagonal."""
         few = self.cells < FEW * self.query.shape[-1]

@@ -23,6 +23,7 @@ from headwise.bases.stability import stability
 from headwise.corpus import Corpus, documentation, read_corpus
 from headwise.errors import HeadwiseError
 from headwise.files import write_bytes
+from headwise.model.loading.store import cache_folder
 from headwise.progress import Progress, stages
 from headwise.scale import tensors as sealed
 from headwise.scale.engines import ThisProcess
@@ -67,13 +68,6 @@ class Calibration:
     def stability(self) -> Tensor:
         """[L, H, d_head]: the smaller of both; a channel of only one kind of text is not known to be stable."""
         return torch.minimum(self.halves, self.across.nan_to_num(0.0))
-
-    def of_layer(self, layer: int) -> tuple[HeadMoments, Tensor]:
-        """The moments and stabilities of one layer's heads."""
-        m = self.moments
-        return HeadMoments(m.cells[layer], m.query_mean[layer], m.query[layer], m.key[layer]), self.stability[
-            layer
-        ]
 
     def to_bytes(self) -> bytes:
         record = {
@@ -312,9 +306,26 @@ def _agreement(whole: MomentSums, first: MomentSums, second: MomentSums) -> Tens
     return torch.where(known[..., None], found, torch.zeros_like(found))
 
 
-def store(calibration: Calibration, folder: str | Path) -> Path:
+def moments_folder() -> Path:
+    """Where moments are kept: beside the models."""
+    return cache_folder() / "moments"
+
+
+def store(calibration: Calibration, folder: str | Path | None = None) -> Path:
     """Keep moments in a folder, as those of this model and corpus and as the newest of this model."""
+    folder = moments_folder() if folder is None else Path(folder)
     name = f"{calibration.weight_hash[:16]}-{calibration.digest[:16]}.safetensors"
     content = calibration.to_bytes()
-    write_bytes(Path(folder) / f"{calibration.weight_hash[:16]}.safetensors", content)
-    return write_bytes(Path(folder) / name, content)
+    write_bytes(folder / f"{calibration.weight_hash[:16]}.safetensors", content)
+    return write_bytes(folder / name, content)
+
+
+def stored(model: Model) -> Calibration:
+    """The moments of a model that were stored last."""
+    path = moments_folder() / f"{model.weight_hash[:16]}.safetensors"
+    if not path.is_file():
+        raise HeadwiseError(
+            f"there are no moments of {model.name!r}, which a balanced basis needs: "
+            "make them with `headwise calibrate`, or choose the basis 'singular'"
+        )
+    return Calibration.load(path, model)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from headwise.bases.cell import QKSVD
+    from headwise.bases.singular import QKSVD
 
 
 def channel_logits(channels: QKSVD, q: Tensor, keys: Tensor, *, scale: float) -> Tensor:

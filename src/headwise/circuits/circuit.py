@@ -8,12 +8,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from headwise.basis_names import BasisName
 from headwise.errors import HeadwiseError
 from headwise.strings import counted
 from headwise.types import AnswerIds, Cell, Component, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:
     import networkx
+
+ABSOLUTE = BasisName("singular", "absolute", "")
+"""The channels of circuits that do not name theirs: those of version 0.1 and of the published tracer."""
 
 NodeKind = Literal["head", "mlp", "embedding", "bias", "offset", "answer"]
 
@@ -75,8 +79,9 @@ class Edge:
 
     ``weight`` is the attention that its removal took (for an edge into the answer: its share of the answer);
     ``channels`` are in the order of removal, none for an edge into the answer; ``strengths`` are what was written along
-    each channel's unit direction (u_k at the query, v_k at the key's token), as the head reads it. ``signal`` is the
-    removed vector in the head's space (of the query, or of the key at the node's key token), kept on request.
+    each channel (in the singular basis along u_k at the query, v_k at the key's token), as the head reads it.
+    ``signal`` is the removed vector in the head's space (of the query, or of the key at the node's key token), kept on
+    request.
     """
 
     source: str
@@ -156,6 +161,8 @@ class Circuit:
     """The token that pass makes most likely."""
     start: int = 0
     """The position id of the first token in that pass."""
+    basis: BasisName = ABSOLUTE
+    """What the channels of its edges are channels of."""
 
     @cached_property
     def by_id(self) -> dict[str, Node]:

@@ -37,6 +37,7 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
         "difference": circuit.difference,
         "top": circuit.top,
         "mode": circuit.mode,
+        "basis": circuit.basis.to_json(),
         "nodes": [
             {
                 "id": n.id,

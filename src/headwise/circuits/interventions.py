@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from headwise.bases.basis import Bases
 from headwise.circuits.circuit import Circuit, Edge
 from headwise.circuits.counterfactual import Outcome, Removal, mean, outcomes, removal, unused
 from headwise.circuits.schema import require_edge, require_fit
@@ -135,7 +136,8 @@ def intervene(
     factor = 1.0 if action == "remove" else -1.0
     every = list(dict.fromkeys(e.target for chosen in edges for e in chosen))
     with torch.no_grad():
-        up = PromptWrites(split(model, list(circuit.token_ids), start=circuit.start), 0)
+        bases = Bases.named(model, circuit.basis, "this circuit")
+        up = PromptWrites(split(model, list(circuit.token_ids), start=circuit.start), 0, bases)
         plans: list[list[Removal]] = [[]]
         for chosen in edges:
             plans.append(_removals(up, circuit, chosen))

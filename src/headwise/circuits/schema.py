@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, NodeKind
+from headwise.circuits.circuit import ABSOLUTE, Circuit, Counterfactual, Edge, Node, NodeKind
 from headwise.errors import HeadwiseError
 from headwise.model.batch import checked_start
+from headwise.scale.manifest import BasisShape
 from headwise.tokens import NoTokenizer
 from headwise.types import Side
 from headwise.validation import Index, Row, Sha256, Shape, unfit
@@ -108,6 +109,7 @@ class CircuitShape(Shape):
     difference: float | None = None
     top: str | None = None
     mode: Literal["exact", "published"]
+    basis: BasisShape | None = None
     nodes: Row[NodeShape]
     edges: Row[EdgeShape]
     counterfactuals: Row[CounterfactualShape]
@@ -158,6 +160,7 @@ class CircuitShape(Shape):
             difference=self.difference,
             top=self.top,
             start=self.start,
+            basis=ABSOLUTE if self.basis is None else self.basis.name,
         )
 
 

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from headwise.arguments import share
+from headwise.bases.basis import Bases
+from headwise.basis_names import BasisKind
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
 from headwise.circuits.counterfactual import edited_attention, removal
 from headwise.errors import HeadwiseError
@@ -46,6 +48,18 @@ def rules_for(
     return replace(base, tau=tau, sides=sides, rule=chosen)
 
 
+def bases_for(model: Model, mode: str, basis: BasisKind) -> Bases:
+    """The channels of a mode: the published one keeps absolute rotation."""
+    if mode == "published":
+        if basis != "singular":
+            raise HeadwiseError(
+                f"basis {in_short(basis)} cannot be used in the published mode, which takes singular channels: "
+                "choose the exact mode"
+            )
+        return Bases.of(model, frame="absolute")
+    return Bases.of(model, basis)
+
+
 @overload
 def trace(
     model: Model,
@@ -58,6 +72,7 @@ def trace(
     mode: str = ...,
     tau: float | None = ...,
     rule: str | None = ...,
+    basis: BasisKind = ...,
     verify: bool = ...,
     vectors: bool = ...,
     start: int = ...,
@@ -74,6 +89,7 @@ def trace(
     mode: str = ...,
     tau: float | None = ...,
     rule: str | None = ...,
+    basis: BasisKind = ...,
     verify: bool = ...,
     vectors: bool = ...,
     start: int = ...,
@@ -89,6 +105,7 @@ def trace(
     mode: str = "exact",
     tau: float | None = None,
     rule: str | None = None,
+    basis: BasisKind = "singular",
     verify: bool = False,
     vectors: bool = False,
     start: int = 0,
@@ -118,6 +135,9 @@ def trace(
         The attention of a firing must fall below this without its cause; default: 2.5 / visible keys.
     rule:
         How attributions are integrated: ``gauss`` or ``trapezoid``; default: the mode's own.
+    basis:
+        Which channels signals are made of: ``singular``, ``balanced`` (after ``headwise calibrate``) or ``rotated``,
+        the control; the published mode takes the singular ones in the absolute frame.
     verify:
         Whether to run the edited forward pass of every firing's counterfactual.
     vectors:
@@ -145,11 +165,12 @@ def trace(
             "top_k and top_p choose the answers themselves: leave out answer, or leave out top_k and top_p"
         )
     rules = rules_for(mode, tau, rule)
+    bases = bases_for(model, mode, basis)
     circuits: dict[int, Circuit] = {}
     for indices in by_length(token_ids, 64, MAX_TOKENS):
         with torch.no_grad():
             stream = split(model, [token_ids[i] for i in indices], start=start)
-            ups = [PromptWrites(stream, place) for place in range(len(indices))]
+            ups = [PromptWrites(stream, place, bases) for place in range(len(indices))]
             begun = [
                 _start(model, up, logits, answers[i], wrongs[i], top_k, top_p)
                 for up, logits, i in zip(ups, _last_logits(model, ups), indices, strict=True)
@@ -159,7 +180,7 @@ def trace(
                 circuit = _circuit(model, up, traced[place], begun[place], vectors=vectors)
                 circuits[i] = replace(circuit, prompt=texts[i], mode=mode)
     if verify:
-        circuits = {i: _verified(model, circuit) for i, circuit in circuits.items()}
+        circuits = {i: _verified(bases, circuit) for i, circuit in circuits.items()}
     seconds = (time.perf_counter() - started) / n
     done = [replace(circuits[i], seconds=round(seconds, 4)) for i in range(n)]
     return done[0] if single else done
@@ -296,6 +317,7 @@ def _circuit(model: Model, up: PromptWrites, traced: Traced, start: _Start, *, v
         difference=start.difference,
         top=start.top,
         start=up.stream.start,
+        basis=up.bases.name,
     )
 
 
@@ -323,11 +345,12 @@ def _edges(
     return edges
 
 
-def _verified(model: Model, circuit: Circuit) -> Circuit:
+def _verified(bases: Bases, circuit: Circuit) -> Circuit:
     """Run the edited pass of every counterfactual."""
     if not circuit.counterfactuals:
         return circuit
-    up = PromptWrites(split(model, list(circuit.token_ids), start=circuit.start), 0)
+    model = bases.model
+    up = PromptWrites(split(model, list(circuit.token_ids), start=circuit.start), 0, bases)
     removals = [
         removal(up, circuit.node(c.target).cell, circuit.signals(c.target, c.side))
         for c in circuit.counterfactuals

@@ -134,24 +134,27 @@ def _part(model: Any, prompt: Any, why: Any, only: str, top: int) -> tuple[dict[
     from headwise.show.why.parts import what_in_full, who_in_full
 
     whole = why.to_json()
-    shared = ("schema", "model", "prompt", "tokens", "start", "head", "query", "key", "attention", "logit")
+    shared = (
+        *("schema", "model", "prompt", "tokens", "start"),
+        *("head", "query", "key", "attention", "logit", "basis"),
+    )
     document = {name: whole[name] for name in (*shared, only)}
     if only == "who":
         return document, lambda: who_in_full(why, top)
-    from headwise.bases.cell import Channels, split_cell
+    from headwise.bases.cell import split_cell
 
     # The control: the same score along directions that are not the head's own.
-    split = split_cell(model, prompt, why.head, why.query, why.key, start=why.start)
-    channels = Channels.of(model, why.head)
+    split = split_cell(model, prompt, why.head, why.query, why.key, basis=why.basis.kind, start=why.start)
+    basis = split.basis
     document["what"] |= {
-        "sigma": channels.sigma.tolist(),
-        "rank": channels.rank,
-        "condition": channels.condition,
+        "energies": basis.energies.tolist(),
+        "rank": int(basis.rank),
+        "condition": float(basis.condition),
         "control": split.control.tolist(),
         "control_sparsity": split.control_sparsity,
         "control_channels_needed": split.control_channels_needed,
     }
-    return document, lambda: what_in_full(why, split, channels, top)
+    return document, lambda: what_in_full(why, split, top)
 
 
 def _explain_row(

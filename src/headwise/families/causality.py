@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headwise.bases.cell import layer_channels
 from headwise.circuits.counterfactual import outcomes, unused
 from headwise.errors import HeadwiseError
 from headwise.families.incidence import Element, Incidence
@@ -29,6 +28,7 @@ from headwise.tracing.writes import PromptWrites, component_shares
 from headwise.types import AnswerIds, Component, Estimate, Head, Side, Signal
 
 if TYPE_CHECKING:
+    from headwise.bases.basis import Bases
     from headwise.model.model import Model
 
 OWN_SHARE = 0.5
@@ -142,38 +142,40 @@ class Signals:
 
     def __init__(self, up: PromptWrites) -> None:
         self.up = up
-        self._coordinates: dict[tuple[ReadInput, Component], Tensor] = {}
+        self._shares: dict[tuple[ReadInput, Component], Tensor] = {}
         self._maps: dict[Head, tuple[Tensor, Tensor]] = {}
 
     def maps(self, head: Head) -> tuple[Tensor, Tensor]:
+        """G_d and G_s of a head as each row multiplies them: [T, d_head, channels] and [T, channels, d_head]."""
         if head not in self._maps:
-            found = layer_channels(self.up.stream.model, head.layer)
-            self._maps[head] = (
-                found.query_map[head.index].to(self.up.device),
-                found.key_map[head.index].to(self.up.device),
-            )
+            rows = [self.up.maps_at(head, row) for row in range(self.up.tokens)]
+            self._maps[head] = torch.stack([g for g, _ in rows]), torch.stack([g for _, g in rows])
         return self._maps[head]
 
-    def coordinates(self, place: ReadInput, component: Component) -> Tensor:
-        """A component's share of a head's queries or keys over channels: [T, channels]."""
-        if (place, component) not in self._coordinates:
-            head, side = place
-            query_map, key_map = self.maps(head)
-            shares = component_shares(self.up, head, side, component)
-            found = shares @ (query_map if side == "query" else key_map.mT)
-            self._coordinates[place, component] = found
-        return self._coordinates[place, component]
+    def shares(self, place: ReadInput, component: Component) -> Tensor:
+        """A component's share of a head's queries or keys: [T, d_head]."""
+        if (place, component) not in self._shares:
+            self._shares[place, component] = component_shares(self.up, *place, component)
+        return self._shares[place, component]
 
     def vectors(self, members: Mapping[ReadInput, Sequence[Signal]]) -> dict[ReadInput, Tensor]:
-        """The sum of some signals at each place, in head space: [T, d_head]."""
+        """The sum of some signals at each place, in head space.
+
+        Of queries [T, d_head]; of keys [T rows, T, d_head], as each row sees them.
+        """
         result = {}
-        for place, listed in members.items():
-            query_map, key_map = self.maps(place[0])
-            kept = torch.zeros(self.up.tokens, query_map.shape[1], dtype=torch.float64, device=self.up.device)
+        for (head, side), listed in members.items():
+            query_map, key_map = self.maps(head)
+            total = torch.zeros((), dtype=torch.float64, device=self.up.device)
             for signal in listed:
-                for channel in signal.channels:
-                    kept[:, channel] += self.coordinates(place, signal.writer)[:, channel]
-            result[place] = kept @ (key_map if place[1] == "query" else query_map.mT)
+                chosen, shares = list(signal.channels), self.shares((head, side), signal.writer)
+                if side == "query":
+                    read = torch.einsum("td,tdc->tc", shares, query_map[..., chosen])
+                    total = total + torch.einsum("tc,tcd->td", read, key_map[:, chosen])
+                else:
+                    read = torch.einsum("kd,tcd->tkc", shares, key_map[:, chosen])
+                    total = total + torch.einsum("tkc,tdc->tkd", read, query_map[..., chosen])
+            result[head, side] = total
         return result
 
 
@@ -188,11 +190,21 @@ def grouped(features: Sequence[Element]) -> dict[ReadInput, list[Signal]]:
 
 
 def removal_edits(vectors: Mapping[ReadInput, Tensor]) -> list[Edit]:
-    """Edits that take vectors from every query or key of their heads."""
-    return [
-        AddVectors(head=head, side=side, positions=list(range(len(value))), value=-value)
-        for (head, side), value in vectors.items()
-    ]
+    """Edits that take vectors from every query of their heads, and from every key as each row sees it."""
+    made: list[Edit] = []
+    for (head, side), value in vectors.items():
+        if side == "query":
+            every = list(range(len(value)))
+            made.append(AddVectors(head=head, side="query", positions=every, value=-value))
+        elif bool((value == value[:1]).all()):
+            # The same for every row (no rotation, or the absolute frame): one edit for all of them.
+            every = list(range(len(value)))
+            made.append(AddVectors(head=head, positions=every, value=-value[0]))
+        else:
+            for row, taken in enumerate(value):
+                seen = list(range(row + 1))
+                made.append(AddVectors(head=head, positions=seen, value=-taken[: row + 1], seen_by=row))
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +219,7 @@ class _Set:
 
 
 def measure_causality(
-    model: Model,
+    bases: Bases,
     questions: Sequence[CausalQuestion],
     incidence: Incidence,
     families: np.ndarray,
@@ -218,11 +230,12 @@ def measure_causality(
     seed: int = 0,
     tick: Ticker | None = None,
 ) -> list[CausalTest]:
-    """Both directions of every pair of families; ``questions`` are the prompts in the order of the incidence's rows."""
+    """Both directions of every pair of families, in the basis that their circuits were traced in; ``questions`` are the
+    prompts in the order of the incidence's rows."""
     if any(f.channel < 0 for f in incidence.features[:1]):
         raise HeadwiseError("signals can only be removed by channel: give the incidence of kind 'signals'")
     sets = [
-        _prepared(model, incidence, families, own, other, controls, seed)
+        _prepared(bases.model, incidence, families, own, other, controls, seed)
         for a, b in pairs
         for own, other in ((a, b), (b, a))
     ]
@@ -233,7 +246,7 @@ def measure_causality(
     for family, chosen in rows.items():
         mine = [i for i, s in enumerate(sets) if family in (s.own, s.other) and s.features]
         for row in chosen.tolist():
-            found = _run(model, questions[row], [sets[i] for i in mine]) if mine else []
+            found = _run(bases, questions[row], [sets[i] for i in mine]) if mine else []
             for i, values in zip(mine, found, strict=True):
                 outcomes.setdefault((i, family), []).append(values)
             done += 1
@@ -271,24 +284,29 @@ def _prepared(
     return _Set(own, other, features, variants)
 
 
-def _run(model: Model, question: CausalQuestion, sets: Sequence[_Set]) -> list[np.ndarray]:
+def _run(bases: Bases, question: CausalQuestion, sets: Sequence[_Set]) -> list[np.ndarray]:
     """One prompt, untouched and with every variant of every set removed."""
+    model = bases.model
     with torch.no_grad():
-        signals = Signals(PromptWrites(split(model, list(question.token_ids)), 0))
+        signals = Signals(PromptWrites(split(model, list(question.token_ids)), 0, bases))
         plans: list[dict[ReadInput, Tensor]] = [{}]
         plans += [signals.vectors(variant) for s in sets for variant in s.variants]
         edits = [removal_edits(plan) for plan in plans]
         answer = AnswerIds(question.answer_id, question.wrong_id)
         differences = [one.lead for one in outcomes(model, question.token_ids, edits, answer)]
-    lengths = [
-        float(torch.stack([v.square().sum() for v in p.values()]).sum().sqrt()) if p else 0.0 for p in plans
-    ]
+    lengths = [float(torch.stack([_size(v) for v in p.values()]).sum().sqrt()) if p else 0.0 for p in plans]
     result, at = [], 1
     for s in sets:
         stop = at + len(s.variants)
         result.append(np.array([[differences[0], *differences[at:stop]], [0.0, *lengths[at:stop]]]))
         at = stop
     return result
+
+
+def _size(vectors: Tensor) -> Tensor:
+    """The square of how much is taken from a head's queries, or on average over rows from its keys."""
+    total = vectors.square().sum()
+    return total if vectors.ndim == 2 else total / len(vectors)
 
 
 def _tested(s: _Set, outcomes: Mapping[int, np.ndarray], seed: int) -> CausalTest:

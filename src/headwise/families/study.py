@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headwise.bases.basis import Bases
 from headwise.errors import HeadwiseError
 from headwise.families.agreement import agreement, usable_labels
 from headwise.families.causality import CONTROLS, PROMPTS, CausalQuestion, measure_causality
@@ -107,7 +108,7 @@ def find_families(
     tested = list(combinations(sorted(largest[:TESTED]), 2))
     if model is not None and tested:
         causality = measure_causality(
-            model,
+            Bases.named(model, run.basis, "this run"),
             questions(run),
             signals,
             labels,

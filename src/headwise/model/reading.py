@@ -133,6 +133,10 @@ class Rotary:
             self.cos.expand(rows, -1, -1).gather(1, index), self.sin.expand(rows, -1, -1).gather(1, index)
         )
 
+    def double(self) -> Rotary:
+        """The same rotation in float64, where bases are."""
+        return Rotary(self.cos.double().cpu(), self.sin.double().cpu())
+
     def turn(self, vectors: Tensor) -> Tensor:
         """Rotate vectors [prompts, heads, columns, d_head]."""
         return self._apply(vectors, 1.0)
@@ -144,6 +148,14 @@ class Rotary:
     def transposed(self, vectors: Tensor) -> Tensor:
         """The transposed map: ⟨turn(x), y⟩ = ⟨x, transposed(y)⟩ (not the inverse, if a model scales its rotation)."""
         return self._apply(vectors, -1.0, divide=False)
+
+    def inverse_transposed(self, vectors: Tensor) -> Tensor:
+        """The inverse of :meth:`transposed`: turned, and divided by cos² + sin²."""
+        width = self.cos.shape[-1]
+        turned = self.turn(vectors)
+        cos, sin = self.cos[:, None].to(vectors.dtype), self.sin[:, None].to(vectors.dtype)
+        size = cos.square() + sin.square()
+        return torch.cat((turned[..., :width] / size, turned[..., width:]), dim=-1)
 
     def _apply(self, vectors: Tensor, direction: float, *, divide: bool = True) -> Tensor:
         width = self.cos.shape[-1]

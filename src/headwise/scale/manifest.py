@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, JsonValue, StringConstraints
 
 from headwise import jsons
+from headwise.basis_names import BasisKind, BasisName, Frame
 from headwise.errors import HeadwiseError
 from headwise.files import sha256_of
 from headwise.strings import printable, shortened
@@ -162,3 +163,15 @@ def read_finished(path: Path, kind: str, make: str, last: str | None = None) -> 
 def quoted_kind(manifest: Manifest) -> str:
     """A run's kind for a message; it comes from a file, and may be anything."""
     return shortened(printable(manifest.kind))
+
+
+class BasisShape(Shape):
+    """Which channels a file speaks of."""
+
+    kind: BasisKind
+    frame: Frame
+    hash: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")]
+
+    @property
+    def name(self) -> BasisName:
+        return BasisName(self.kind, self.frame, self.hash)

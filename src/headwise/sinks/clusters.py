@@ -20,14 +20,23 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from headwise.bases.cell import Channels, one_thread
+from headwise.bases.basis import directions
+from headwise.bases.singular import one_thread
 from headwise.model.batch import by_length
 from headwise.model.stream import split
 from headwise.progress import Tick
 from headwise.scale.stages import Stages, ValuesJob, batched
 from headwise.scale.work import Chunk
 from headwise.sinks.find import BATCH, Parking
-from headwise.sinks.signals import CONTROLLED, SIDES, TRACED_TOKENS, Agreement, Parked, cosine_distance
+from headwise.sinks.signals import (
+    CONTROLLED,
+    SIDES,
+    TRACED_TOKENS,
+    Agreement,
+    Parked,
+    cosine_distance,
+    sink_bases,
+)
 from headwise.tracing.writes import PromptWrites, component_writes
 from headwise.types import Component, Head, Side
 
@@ -184,8 +193,7 @@ def _mean_direction(vectors: Sequence[Tensor]) -> Tensor:
 
 
 def _directions(model: Model, head: Head, side: Side) -> Tensor:
-    channels = Channels.of(model, head)
-    return channels.query_directions if side == "query" else channels.key_directions
+    return directions(model, head, sink_bases(model).head(head), side)
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------

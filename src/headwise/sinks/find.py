@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from headwise.bases.cell import one_thread
+from headwise.bases.singular import one_thread
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
 from headwise.model.batch import by_length

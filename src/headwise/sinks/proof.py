@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from headwise.bases.cell import Channels, layer_channels, one_thread
+from headwise.bases.basis import directions
+from headwise.bases.singular import one_thread
 from headwise.circuits.counterfactual import Case, Removal, Trial, edited_attention, mean
 from headwise.intervals import estimate
 from headwise.model.edits import Edit, VectorEdit
@@ -25,7 +26,7 @@ from headwise.randomness import keyed
 from headwise.scale.stages import Stages, ValuesJob
 from headwise.scale.work import Chunk, cut
 from headwise.sinks.find import MAX_TOKENS, Parking, on_sinks
-from headwise.sinks.signals import Parked, head_space
+from headwise.sinks.signals import Parked, head_space, sink_bases
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Estimate, Head, Side
 
@@ -88,7 +89,7 @@ class _FreeJob(ValuesJob):
         made: list[Freed] = []
         for token_ids, firings in chunk.items:
             with torch.no_grad(), one_thread():
-                up = PromptWrites(split(model, token_ids), 0)
+                up = PromptWrites(split(model, token_ids), 0, sink_bases(model))
                 trials = [
                     Trial.of(up, one.cell, one.signals, draws=self.draws, seed=self.seed, together=False)
                     for one in firings
@@ -237,29 +238,20 @@ def projection(
     A head sees only its d_head directions of the stream; its part of the direction is made unit again, so that
     afterwards the head reads nothing of it.
     """
-    channels = Channels.of(model, head)
-    basis = channels.query_directions if side == "query" else channels.key_directions
-    part = torch.nn.functional.normalize(basis.mT @ direction.double(), dim=0)
-    layer = layer_channels(model, head.layer)
-    left = head_space(layer, head.index, side, part)
+    bases = sink_bases(model)
+    basis = bases.head(head)
+    read = directions(model, head, basis, side)
+    part = torch.nn.functional.normalize(read.mT @ direction.double(), dim=0)
+    left = head_space(bases.layer(head.layer), head.index, side, part)
     if side == "query":
-        sigma = channels.sigma
-        real = sigma > 0
-        right = channels.query_map @ (part * real / torch.where(real, sigma, torch.ones_like(sigma)))
+        right = basis.query_map @ (part * (basis.energies > 0) / basis.query_units)
     else:
-        right = channels.key_map.mT @ part
+        right = basis.key_map.mT @ part
     left, right = (x.expand(tokens, -1) for x in (left, right))
     if rotary is not None:
         # ⟨right, R⁻¹v⟩ = ⟨R⁻ᵀ right, v⟩; R scales by c² where a model scales its rotation, so R⁻ᵀ = R / c².
-        left, right = rotary.turn(left[None, None])[0, 0], _inverse_transposed(rotary, right)
+        left, right = rotary.turn(left[None, None])[0, 0], rotary.inverse_transposed(right[None, None])[0, 0]
     return ProjectOut(head=head, side=side, left=left, right=right)
-
-
-def _inverse_transposed(rotary: Rotary, vectors: Tensor) -> Tensor:
-    turned = rotary.turn(vectors[None, None])[0, 0]
-    width = rotary.cos.shape[-1]
-    size = (rotary.cos.square() + rotary.sin.square())[0].to(vectors.dtype)
-    return torch.cat((turned[:, :width] / size, turned[:, width:]), -1)
 
 
 def _elsewhere(edit: ProjectOut, rotary: Rotary | None, seed: int, *labels: object) -> ProjectOut:

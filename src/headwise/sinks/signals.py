@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from headwise.bases.cell import LayerChannels, one_thread
+from headwise.bases.basis import Bases, Basis
+from headwise.bases.singular import one_thread
 from headwise.intervals import bounds, resampled
 from headwise.model.batch import by_length
 from headwise.model.reading import Rotary
@@ -42,6 +43,12 @@ MIN_SIGNALS = 4
 TRACED_TOKENS = 160
 """Tokens traced in one batch of prompts, which is kept as a whole."""
 SHUFFLES = 50
+
+
+def sink_bases(model: Model) -> Bases:
+    """The singular channels in the absolute frame. A sink is nearly always the first token, whose keys are not rotated
+    there: seen from each query they would turn with its distance, although nothing about the sink has changed."""
+    return Bases.of(model, frame="absolute")
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,23 +170,21 @@ class _ParkedJob(ValuesJob):
         made: list[Parked] = []
         with torch.no_grad(), one_thread():
             stream = split(model, [ids for ids, _ in chunk.items])
-            ups = [PromptWrites(stream, place) for place in range(len(chunk))]
+            ups = [PromptWrites(stream, place, sink_bases(model)) for place in range(len(chunk))]
             for layer in sorted({one.cell.head.layer for _, firings in chunk.items for one in firings}):
-                search = LayerSearch(model, layer, Rules(), ups[0].dtype)
+                search = LayerSearch(ups[0].bases, layer, Rules(), ups[0].dtype)
                 for up, (_, firings) in zip(ups, chunk.items, strict=True):
                     for kind in KINDS:
                         here = [one for one in firings if one.kind == kind and one.cell.head.layer == layer]
                         found = search.run(up, [one.cell for one in here]) if here else []
                         made += [
-                            _parked(up, search.channels, one, sides)
+                            _parked(up, search.basis, one, sides)
                             for one, sides in zip(here, found, strict=True)
                         ]
         return made
 
 
-def _parked(
-    up: PromptWrites, channels: LayerChannels, firing: _Firing, sides: dict[Side, SideSignals]
-) -> Parked:
+def _parked(up: PromptWrites, channels: Basis, firing: _Firing, sides: dict[Side, SideSignals]) -> Parked:
     read: dict[Side, Tensor] = {
         side: control_signal(signals, up) for side, signals in sides.items() if signals.resolved
     }
@@ -197,7 +202,7 @@ def control_signal(signals: SideSignals, up: PromptWrites) -> Tensor:
     return total.index_add_(0, torch.tensor(channels), torch.tensor(strengths, dtype=torch.float64))
 
 
-def turned_back(up: PromptWrites, channels: LayerChannels, cell: Cell, side: Side, read: Tensor) -> Tensor:
+def turned_back(up: PromptWrites, channels: Basis, cell: Cell, side: Side, read: Tensor) -> Tensor:
     """A control signal with RoPE undone at its own position: what was in the stream along u_k or v_k."""
     rotary = up.stream.rotary(cell.head.layer, up.prompt)
     if rotary is None:
@@ -208,18 +213,18 @@ def turned_back(up: PromptWrites, channels: LayerChannels, cell: Cell, side: Sid
     return channel_space(channels, cell.head.index, side, here.undo(vector[None, None, None])[0, 0, 0])
 
 
-def head_space(channels: LayerChannels, head: int, side: Side, strengths: Tensor) -> Tensor:
+def head_space(channels: Basis, head: int, side: Side, strengths: Tensor) -> Tensor:
     """The query or key vector [d_head] that has these strengths along the head's channels."""
     if side == "query":
-        return (strengths * channels.sigma[head]) @ channels.key_map[head]
+        return (strengths * channels.energies[head]) @ channels.key_map[head]
     return channels.query_map[head] @ strengths
 
 
-def channel_space(channels: LayerChannels, head: int, side: Side, vector: Tensor) -> Tensor:
+def channel_space(channels: Basis, head: int, side: Side, vector: Tensor) -> Tensor:
     """The strengths along the head's channels of a query or key vector; null channels have none."""
     if side == "key":
         return channels.key_map[head] @ vector
-    sigma = channels.sigma[head]
+    sigma = channels.energies[head]
     real = sigma > 0
     return (vector @ channels.query_map[head]) * real / torch.where(real, sigma, torch.ones_like(sigma))
 

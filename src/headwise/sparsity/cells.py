@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from headwise.bases.cell import Channels
+from headwise.bases.basis import Basis
 from headwise.bases.relative import channels_needed, relative, relative_attention, sparsity
 from headwise.randomness import keyed
 from headwise.types import Cell, Head
@@ -115,7 +115,7 @@ def _split(
     rotations: int,
     seed: int,
 ) -> SplitCells:
-    channels = Channels.of(model, head)
+    channels = Basis.of(model, head, frame="absolute")
     rows = sorted(rows, key=lambda row: row[0])
     q, key = torch.stack([row[2] for row in rows]), torch.stack([row[3] for row in rows])
     by_channel = channels.split(q, key) * scale

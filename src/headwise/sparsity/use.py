@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwise import jsons
-from headwise.bases.cell import one_thread
+from headwise.bases.singular import one_thread
 from headwise.circuits.circuit import Circuit
 from headwise.progress import Tick
 from headwise.scale.work import Chunk

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headwise.bases.cell import one_thread
+from headwise.bases.singular import one_thread
+from headwise.basis_names import BasisKind
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.trace import trace
 from headwise.errors import HeadwiseError
@@ -41,6 +42,7 @@ class TraceJob:
 
     mode: str = "exact"
     tau: float | None = None
+    basis: BasisKind = "singular"
 
     def make(self, model: Model, chunk: Chunk[AnswerPrompt], tick: Tick, /) -> dict[str, pa.Table]:
         return record_tables(trace_chunk(model, chunk, self))
@@ -98,6 +100,7 @@ def circuits_of(model: Model, prompts: Sequence[AnswerPrompt], rules: TraceJob) 
             wrong=wrong,
             mode=rules.mode,
             tau=rules.tau,
+            basis=rules.basis,
         )
         made |= dict(zip(places, circuits, strict=True))
     return [made[i] for i in range(len(prompts))]

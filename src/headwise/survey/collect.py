@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headwise.circuits.trace import rules_for
+from headwise.basis_names import BasisKind
+from headwise.circuits.trace import bases_for, rules_for
 from headwise.progress import Progress
 from headwise.scale.disk import disk_trouble_told, refuse_small_disk
 from headwise.scale.engines import Engine, engine_for
@@ -42,6 +43,7 @@ def trace_many(
     workers: int = 1,
     mode: str = "exact",
     tau: float | None = None,
+    basis: BasisKind = "singular",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> CircuitRun:
@@ -68,6 +70,8 @@ def trace_many(
         ``exact``, or ``published`` to follow the authors' rules to the letter.
     tau:
         The attention of a firing must fall below this without its cause; default: 2.5 / visible keys.
+    basis:
+        Which channels signals are made of: ``singular``, ``balanced`` (after ``headwise calibrate``) or ``rotated``.
     seed:
         The seed of everything random.
     progress:
@@ -91,6 +95,7 @@ def trace_many(
         "settings": {**answers.settings, "sha256": answers.digest, "chunk": CHUNK},
         "mode": mode,
         "tau": tau,
+        "basis": bases_for(model, mode, basis).name.to_json(),
         "seed": seed,
         "prompts": len(answers),
     }
@@ -103,7 +108,7 @@ def trace_many(
             collection = _Collection(folder, cut(answers.prompts, CHUNK), progress)
             with disk_trouble_told(path, collection.kept):
                 if not folder.finished:
-                    write_run(folder, collection.traced(TraceJob(mode, tau), engine))
+                    write_run(folder, collection.traced(TraceJob(mode, tau, basis), engine))
     folder.clean()
     return CircuitRun.load(path)
 

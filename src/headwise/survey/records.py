@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node
+from headwise.basis_names import BasisName
+from headwise.circuits.circuit import ABSOLUTE, Circuit, Counterfactual, Edge, Node
 from headwise.errors import HeadwiseError
 from headwise.scale.folder import RunFolder
 from headwise.scale.manifest import Manifest, ModelShape
@@ -131,6 +132,7 @@ def _rebuilt(
         answer_id=prompt["answer_id"],
         wrong_id=prompt["wrong_id"],
         mode=config["mode"],
+        basis=basis_of(config),
         model=config["model"],
         weight_hash=config["weight_hash"],
         counterfactuals=tuple(
@@ -141,6 +143,12 @@ def _rebuilt(
         difference=prompt["difference"],
         top=prompt["top"],
     )
+
+
+def basis_of(config: Mapping[str, Any]) -> BasisName:
+    """Which channels a run speaks of; one that does not say was made by 0.1."""
+    named = config.get("basis")
+    return ABSOLUTE if named is None else BasisName(named["kind"], named["frame"], named["hash"])
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
@@ -219,7 +227,7 @@ class CircuitRun:
                     f"{first.model!r} (weights {first.weight_hash[:12]}), {str(path)!r} of {other.model!r} "
                     f"(weights {other.weight_hash[:12]})"
                 )
-            for key in ("mode", "tau"):
+            for key in ("mode", "tau", "basis"):
                 one, two = getattr(first, key), getattr(other, key)
                 if one != two:
                     raise HeadwiseError(
@@ -233,6 +241,11 @@ class CircuitRun:
         )
         _ = run.labels  # with them the prompts are read and checked
         return run
+
+    @property
+    def basis(self) -> BasisName:
+        """What the channels of its circuits are channels of."""
+        return basis_of(self.config)
 
     @property
     def manifest(self) -> dict[str, Any]:

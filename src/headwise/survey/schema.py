@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field, JsonValue
 
 from headwise.scale import tables
-from headwise.scale.manifest import ModelShape
+from headwise.scale.manifest import BasisShape, ModelShape
 from headwise.scale.tables import Column, Columns
 from headwise.validation import Name, Sha256, Shape
 
@@ -123,6 +123,8 @@ class CircuitsConfig(Shape):
     settings: dict[str, JsonValue]
     mode: Literal["exact", "published"]
     tau: float | None
+    basis: BasisShape | None = None
+    """None in runs of 0.1.0, whose channels are singular and in the absolute frame."""
     seed: int
     prompts: Annotated[int, Field(ge=0)]
     shape: ModelShape | None = None

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.bases.cell import layer_channels
+from headwise.bases.basis import turned_maps
 from headwise.tracing.causes import Rows, Rule, attention, drops, first_below, path_gradient, put_back
 from headwise.tracing.sides import KeySide, QuerySide
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Removed, Side, Signal
 
 if TYPE_CHECKING:
-    from headwise.model.model import Model
+    from headwise.bases.basis import Bases
     from headwise.tracing.through import MLPRules
 
 CHUNK_BYTES = 1 << 25
@@ -109,10 +109,10 @@ def _joined(one: Removed, other: Removed) -> Removed:
 class LayerSearch:
     """Everything about one layer that its firings share, whatever the prompt."""
 
-    def __init__(self, model: Model, layer: int, rules: Rules, dtype: torch.dtype) -> None:
-        self.model, self.layer, self.rules, self.dtype = model, layer, rules, dtype
-        self.channels = layer_channels(model, layer)
-        self.group = model.anatomy.group
+    def __init__(self, bases: Bases, layer: int, rules: Rules, dtype: torch.dtype) -> None:
+        self.model, self.layer, self.rules, self.dtype = bases.model, layer, rules, dtype
+        self.basis = bases.layer(layer)
+        self.group = bases.model.anatomy.group
         self._carried: dict[Side, tuple[tuple[PromptWrites, tuple[int, ...]], Tensor]] = {}
         self._joined: dict[tuple[Side, int], Tensor] = {}
         self._tokens: Counter[tuple[Side, int]] = Counter()
@@ -197,9 +197,12 @@ class LayerChunk:
         self.kv = self.heads // shared.group
         self.scale = float(up.scale[layer])
         self.cap = up.cap if shared.rules.soft_cap else None
-        self.query_map = shared.channels.query_map.to(device)[self.heads]
-        self.key_map = shared.channels.key_map.to(device)[self.heads]
-        self.sigma = shared.channels.sigma.to(device)[self.heads]
+        self.rotary = up.stream.rotary(layer, up.prompt)
+        basis = shared.basis
+        self.query_units, self.key_units = (
+            units.to(device)[self.heads] for units in (basis.query_units, basis.key_units)
+        )
+        self._set_maps(basis.query_map.to(device)[self.heads], basis.key_map.to(device)[self.heads])
         self.q = q = up.q[layer, self.heads, self.d].double()
         self.k = k = up.k[layer, self.kv].double()
         self.visible = up.visible(layer)[self.d]
@@ -215,7 +218,19 @@ class LayerChunk:
         self.tau = torch.tensor(
             [shared.rules.threshold(n) for n in keys.tolist()], dtype=torch.float64, device=device
         )
-        self.rotary = up.stream.rotary(layer, up.prompt)
+
+    def _set_maps(self, query_map: Tensor, key_map: Tensor) -> None:
+        """G_d and G_s of each firing for rotated vectors, and the map that reads a query before its rotation."""
+        self.query_map, self.key_map, self.query_reading = query_map, key_map, query_map
+        if self.rotary is None:
+            return
+        here = self.rotary.at_positions(self.d)
+        if self.shared.basis.name.frame == "query":
+            self.query_map, self.key_map = turned_maps(here, query_map, key_map)
+        else:
+            # [1, channels, f, w] turned back at each firing's own position
+            turned = here.transposed(query_map.permute(2, 0, 1)[None])
+            self.query_reading = turned[0].permute(1, 2, 0)
 
     def search(self, which: Side) -> list[SideSignals]:
         """The signals of one side of every firing."""

@@ -4,8 +4,10 @@ A candidate is a (component, channel). On the query side its row over keys is a_
 a_k · b_ck(t); its attribution is the row's product with the firing's gradient g. So all attributions follow from one
 d_head vector y_c per firing and component:
 
-  query side   y_c = weight_dj · M_Q W_O v_j                    IG_ck = w_k · y_c · (Rᵀ_d G_d)_k   with w = gᵀB
-  key side     y_c = Σ_t g_t weight_tj R_t · M_K W_O v_j        IG_ck = a_k · G_s,k · y_c
+  query side   y_c = weight_dj · M_Q W_O v_j                    IG_ck = w_k · y_c · G_d,k   with w = gᵀB
+  key side     y_c = Σ_t g_t weight_tj R_t · M_K W_O v_j        IG_ck = a_k · (G_s R_dᵀ)_k · y_c
+
+in the query's frame (in the absolute one R_dᵀ G_d and G_s take the places of G_d and G_s R_dᵀ).
 
 Rotations act on pairs of dimensions, so the sum over t is one matrix product of patterns with g_t cos and g_t sin, and
 no rotated vector is built that can be avoided (docs/method/tracing.md §3). f firings, N components, t keys, w = d_head.
@@ -111,12 +113,8 @@ class QuerySide(_SearchedSide):
         return vectors
 
     def reading(self) -> tuple[Tensor, Tensor]:
-        chunk, reading = self.chunk, self.chunk.query_map
-        if chunk.rotary is not None:
-            # [1, channels, f, w] turned back at each firing's own position
-            turned = chunk.rotary.at_positions(chunk.d).transposed(reading.permute(2, 0, 1)[None])
-            reading = turned[0].permute(1, 2, 0)
-        reading = reading * (chunk.scale * self._here(self.scalar))[:, None, None]
+        chunk = self.chunk
+        reading = chunk.query_reading * (chunk.scale * self._here(self.scalar))[:, None, None]
         return reading, (chunk.g[:, None] @ chunk.b)[:, 0]
 
     def whole_reading(self) -> Tensor:
@@ -146,9 +144,7 @@ class QuerySide(_SearchedSide):
         along = self.read_by[of].mT.gather(1, channel[..., None].expand(-1, -1, chosen.shape[2]))
         coordinate = (chosen * along).sum(-1)
         b = chunk.b[of].mT.gather(1, channel[..., None].expand(-1, -1, chunk.T))
-        # A query's coordinate holds scale and σ; a null channel has no σ, its coordinate is as large as it is.
-        sigma = chunk.sigma[of].gather(1, channel)
-        unit = chunk.scale * torch.where(sigma > 0, sigma, torch.ones_like(sigma))
+        unit = chunk.scale * chunk.query_units[of].gather(1, channel)
         return coordinate[..., None] * b * chunk.visible[of][:, None], coordinate / unit
 
     def stream_readings(self, of: Tensor, channels: Tensor) -> Tensor:
@@ -235,6 +231,7 @@ class KeySide(_SearchedSide):
         a = chunk.a[of].gather(1, channel)
         rows = rows.view(o, m, chunk.T)
         strength = rows.gather(2, chunk.s[of][:, None, None].expand(-1, m, 1))[..., 0]
+        strength = strength / chunk.key_units[of].gather(1, channel)
         return rows * a[..., None] * chunk.visible[of][:, None], strength
 
     def stream_readings(self, of: Tensor, channels: Tensor) -> Tensor:

@@ -134,7 +134,7 @@ class LogOddsTable:
 def log_odds_table(up: PromptWrites, cell: Cell) -> LogOddsTable:
     """The table of one cell."""
     layer = cell.head.layer
-    shared = LayerSearch(up.stream.model, layer, Rules(), up.dtype)
+    shared = LayerSearch(up.bases, layer, Rules(), up.dtype)
     chunk = LayerChunk(shared, up, [cell], log_odds_gradient)
     columns = (chunk.a * (chunk.g[:, None] @ chunk.b)[:, 0])[0]
     visible = chunk.visible[0]

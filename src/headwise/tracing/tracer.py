@@ -73,7 +73,7 @@ def trace_down(
                 chosen[prompt] = expanded
         if not chosen:
             continue
-        search = LayerSearch(model, layer, rules, ups[0].dtype)
+        search = LayerSearch(ups[0].bases, layer, rules, ups[0].dtype)
         search.expect((ups[prompt], firings) for prompt, firings in chosen.items())
         for prompt, firings in chosen.items():
             for firing, sides in zip(firings, search.run(ups[prompt], firings), strict=True):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.bases.cell import layer_channels
+from headwise.bases.basis import Bases
 from headwise.errors import HeadwiseError
 from headwise.model.attend import soft_cap
 from headwise.model.reading import side_maps
@@ -33,8 +33,10 @@ LONG = 96
 class PromptWrites:
     """One prompt's writes. L layers, H heads, T tokens of the prompt (no padding)."""
 
-    def __init__(self, stream: Stream, prompt: int) -> None:
+    def __init__(self, stream: Stream, prompt: int, bases: Bases | None = None) -> None:
+        """``bases`` say which channels signals are made of; by default the singular ones, in the query's frame."""
         model = stream.model
+        self.bases = Bases.of(model) if bases is None else bases
         anatomy = model.anatomy
         start, self.tokens = int(stream.batch.starts[prompt]), int(stream.batch.lengths[prompt])
         span = slice(start, start + self.tokens)
@@ -194,6 +196,13 @@ class PromptWrites:
     def _windowed(self) -> bool:
         return any(record.call.mask is not None for record in self.stream.layers)
 
+    def maps_at(self, head: Head, query: int) -> tuple[Tensor, Tensor]:
+        """G_d and G_s of a head for its rotated queries and keys, as the row ``query`` multiplies them."""
+        rotary = self.stream.rotary(head.layer, self.prompt)
+        basis = self.bases.head(head)
+        basis = basis if rotary is None else basis.seen_from(rotary.at_positions([query]).double())
+        return basis.query_map.to(self.device), basis.key_map.to(self.device)
+
     def writer(self, layer: int, side: Side, index: int) -> Tensor:
         """[d_model, d_head]: the smallest change of the stream that gives a head a wanted change of its vector."""
         if (layer, side, index) not in self._writers:
@@ -334,8 +343,7 @@ def signal_vectors(up: PromptWrites, signal: Signal, query: int, shares: Tensor 
     writer's, where they are at hand.
     """
     head, chosen = signal.head, list(signal.channels)
-    found = layer_channels(up.stream.model, head.layer)
-    query_map, key_map = (x[head.index].to(up.device) for x in (found.query_map, found.key_map))
+    query_map, key_map = up.maps_at(head, query)
     if shares is None:
         shares = component_shares(up, head, signal.side, signal.writer)
     if signal.side == "query":

@@ -34,6 +34,7 @@ def to_json(why: Explanation) -> dict[str, Any]:
             "lead": answer.lead,
             "predicted": answer.predicted,
         },
+        "basis": why.basis.to_json(),
         "what": _what(why.what),
         "who": _who(why.who),
         "proof": _proof(why.proof),

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from headwise.arguments import count, share
+from headwise.bases.basis import Bases
+from headwise.basis_names import BasisKind, BasisName
 from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.errors import HeadwiseError
 from headwise.model.stream import split
@@ -55,6 +57,8 @@ class Explanation:
     """The forward pass without those signals, beside random controls."""
     pattern: torch.Tensor
     """[positions, positions]: the whole head."""
+    basis: BasisName
+    """What the channels are channels of."""
     seconds: float
     """How long it took."""
     stages: dict[str, float]
@@ -129,6 +133,7 @@ def explain(
     wrong: str | int | None = None,
     features: FeatureBank | str | Path | Sequence[FeatureBank | str | Path] = (),
     tau: float | None = None,
+    basis: BasisKind = "singular",
     draws: int = 20,
     seed: int = 0,
     start: int = 0,
@@ -159,6 +164,8 @@ def explain(
         Feature banks that ``headwise features`` made, or their folders: the score is then split by feature, too.
     tau:
         The attention must fall below this without its cause; default: 2.5 / visible keys.
+    basis:
+        Which channels signals are made of: ``singular``, ``balanced`` (after ``headwise calibrate``) or ``rotated``.
     draws:
         Random controls, each with as many signals of channels that the cause does not use.
     seed:
@@ -183,6 +190,7 @@ def explain(
     seeded(seed)  # a seed that no generator takes is refused now, not after the search
     if isinstance(prompt, str) and not prompt.strip():
         raise HeadwiseError("the prompt is empty: give the text the model is to read")
+    bases = Bases.of(model, basis)
     token_ids = model.prompt_ids(prompt)
     if len(token_ids) < 2:
         raise HeadwiseError(
@@ -192,7 +200,7 @@ def explain(
     with torch.no_grad():
         clock.start("reading the prompt")
         stream = split(model, token_ids, start=start)
-        up = PromptWrites(stream, 0)
+        up = PromptWrites(stream, 0, bases)
         clock.start("finding the question")
         found = find_answer(model, token_ids, _last_logits(model, stream), answer, wrong)
         question = ask(model, up, tokens, found, head, query, key)
@@ -218,6 +226,7 @@ def explain(
         writers,
         proof,
         pattern.cpu(),
+        bases.name,
         seconds,
         dict(clock.stages),
         stream.start,

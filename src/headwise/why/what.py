@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from headwise.bases.cell import Channels
 from headwise.bases.relative import channels_needed, relative, sparsity
 from headwise.contrast.attribution import query_split
 from headwise.contrast.bank import BankFeature
@@ -73,7 +72,7 @@ class What:
 
 def what(up: PromptWrites, cell: Cell, features: Sequence[BankFeature] = ()) -> What:
     """Split the cell's logit, and its lead over the other keys, by channel and by feature."""
-    model, (head, d, s) = up.stream.model, cell
+    head, d, s = cell
     q = up.q[head.layer, head.index, d].double().cpu()
     keys = up.k[head.layer, head.index // up.group].double().cpu()
     visible = up.visible(head.layer)[d].cpu()
@@ -81,8 +80,8 @@ def what(up: PromptWrites, cell: Cell, features: Sequence[BankFeature] = ()) -> 
     logits = keys @ q * scale
     pattern = up.stream.whole_pattern(head, up.prompt, rows=[d])[0].double().cpu()
 
-    channels = Channels.of(model, head)
-    by_channel = scale * channels.split(q, keys)
+    query_map, key_map = (x.cpu() for x in up.maps_at(head, d))
+    by_channel = scale * (q @ query_map) * (keys @ key_map.mT)
     logit = by_channel[s]
     lead = relative(by_channel, s, visible)
     order = lead.abs().argsort(descending=True).tolist()

@@ -84,7 +84,7 @@ def who(
         # A weak attention is a firing too if somebody asks about it: explain half of it.
         threshold = attention / 2
         rules = Rules(tau=threshold)
-    found = LayerSearch(up.stream.model, head.layer, rules, up.dtype).run(up, [cell])[0]
+    found = LayerSearch(up.bases, head.layer, rules, up.dtype).run(up, [cell])[0]
     writers = [writer for signals in found.values() for writer in _writers(signals)]
     stream = up.stream
     places: dict[Side, int] = {"query": d, "key": s}

@@ -12,19 +12,19 @@ from headwise.strings import counted
 from headwise.why.sentence import spoken
 
 if TYPE_CHECKING:
-    from headwise.bases.cell import Channels, ChannelSplit
+    from headwise.bases.cell import ChannelSplit
     from headwise.types import Component, Side
     from headwise.why.explain import Explanation
 
 
-def what_in_full(why: Explanation, split: ChannelSplit, channels: Channels, top: int) -> RenderableType:
+def what_in_full(why: Explanation, split: ChannelSplit, top: int) -> RenderableType:
     """The logit and the relative logit over the strongest channels, beside directions that are not the head's own."""
-    parts = why.what.channels
+    parts, basis = why.what.channels, split.basis
     largest = max((abs(part.value) for part in parts), default=0.0) or 1.0
     rows = []
     for part in parts[:top]:
-        null = " (null)" if part.channel >= channels.rank else ""
-        numbers = (float(channels.sigma[part.channel]), part.logit, part.value)
+        null = " (null)" if part.channel >= int(basis.rank) else ""
+        numbers = (float(basis.energies[part.channel]), part.logit, part.value)
         rows.append(
             (
                 f"{part.channel}{null}",
@@ -34,13 +34,15 @@ def what_in_full(why: Explanation, split: ChannelSplit, channels: Channels, top:
                 f"{numbers[2]:+.3f}",
             )
         )
-    listed = table(("channel", "", "σ", "logit", "relative logit"), rows)
+    listed = table(
+        ("channel", "", "σ" if basis.name.kind == "singular" else "energy", "logit", "relative logit"), rows
+    )
     rest = len(parts) - len(rows)
     lines = [f"… and {counted(rest, 'smaller channel')}"] if rest else []
     lines += [
         "",
         f"logit {why.what.logit:.3f}, relative logit {why.what.relative:+.3f}, in "
-        f"{counted(len(parts), 'channel')} (error {why.what.error:.1e}, condition {channels.condition:.3g})",
+        f"{counted(len(parts), 'channel')} (error {why.what.error:.1e}, condition {float(basis.condition):.3g})",
         f"channels that rebuild 90 % of the relative logit: {split.channels_needed}, along rotated directions "
         f"{split.control_channels_needed}",
         f"sparsity {split.sparsity:.3f} (lower is sparser), along rotated directions {split.control_sparsity:.3f}",
