@@ -86,7 +86,7 @@ def test_circuits_come_back(tmp_path: Path, circuits: list[Circuit]) -> None:
     for number in run.traced:
         was, now = to_json(circuits[number]), to_json(run.circuit(number))
         # what a run says of itself and not of a circuit
-        for key in ("seconds", "prompt", "model"):
+        for key in ("seconds", "prompt", "model", "basis"):
             del was[key], now[key]
         order = [(c["target"], c["side"]) for c in now["counterfactuals"]]
         was["counterfactuals"].sort(key=lambda c: order.index((c["target"], c["side"])))
@@ -101,7 +101,11 @@ def test_a_rebuilt_circuit_can_be_intervened_on(tmp_path: Path) -> None:
     model = tiny("llama")
     circuit = largest_circuit(model)
     record = PromptRecord(row(0, circuit), circuit)
-    config = CONFIG | {"model": model.name, "weight_hash": model.weight_hash}
+    config = CONFIG | {
+        "model": model.name,
+        "weight_hash": model.weight_hash,
+        "basis": circuit.basis.to_json(),
+    }
     rebuilt = save_run(tmp_path / "run", config, [record]).circuit(0)
     effects = []
     for one in (circuit, rebuilt):

@@ -35,7 +35,7 @@ def _firings(up: PromptWrites, layer: int, rules: Rules, per_layer: int = 10) ->
     strong = []
     for cell, a in zip(cells, up.attention_at(cells), strict=True):
         keys = int(up.visible(layer)[cell.query].sum()) if rules.visible_keys else cell.query + 1
-        if a >= rules.threshold(keys):
+        if a >= rules.least(keys):
             strong.append(cell)
     return strong[:: max(1, len(strong) // per_layer)]
 

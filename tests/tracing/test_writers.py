@@ -10,11 +10,11 @@ from tiny import prompts_of, tiny
 
 from headwise.circuits.counterfactual import Removal, edited_attention
 from headwise.model.model import Model
+from headwise.tracing.causes import default_threshold
 from headwise.tracing.table import log_odds_table
 from headwise.tracing.writers import (
     WriterSet,
     attention_without,
-    default_threshold,
     headline,
     next_best,
     writer_set,

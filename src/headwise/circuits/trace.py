@@ -22,7 +22,15 @@ from headwise.strings import in_short
 from headwise.tokens import Prompt, answer_token, is_one, shown, shown_after
 from headwise.tracing.causes import Rule
 from headwise.tracing.search import Rules, SideSignals
-from headwise.tracing.seeds import Readout, Seed, answer_set, last_of, linear_seeds, probability_seeds
+from headwise.tracing.seeds import (
+    Readout,
+    Seed,
+    answer_set,
+    chosen_seeds,
+    last_of,
+    probability_seeds,
+    published_seeds,
+)
 from headwise.tracing.tracer import Traced, cell_of, trace_down
 from headwise.tracing.writes import PromptWrites, signal_vectors
 from headwise.types import AnswerIds, Side
@@ -132,7 +140,8 @@ def trace(
     mode:
         ``exact``, or ``published`` to follow the authors' rules to the letter.
     tau:
-        The attention of a firing must fall below this without its cause; default: 2.5 / visible keys.
+        The attention of a firing must fall below this without its cause; default: a quarter of it or
+        2.5 / visible keys, the larger, but at most half of it.
     rule:
         How attributions are integrated: ``gauss`` or ``trapezoid``; default: the mode's own.
     basis:
@@ -172,7 +181,7 @@ def trace(
             stream = split(model, [token_ids[i] for i in indices], start=start)
             ups = [PromptWrites(stream, place, bases) for place in range(len(indices))]
             begun = [
-                _start(model, up, logits, answers[i], wrongs[i], top_k, top_p)
+                _start(model, up, logits, answers[i], wrongs[i], top_k, top_p, rules)
                 for up, logits, i in zip(ups, _last_logits(model, ups), indices, strict=True)
             ]
             traced = trace_down(model, ups, [one.seeds if one.has_head else [] for one in begun], rules)
@@ -229,6 +238,7 @@ def _start(
     wrong: int | None,
     top_k: int | None,
     top_p: float | None,
+    rules: Rules,
 ) -> _Start:
     token_ids = up.stream.token_ids[up.prompt]
 
@@ -251,7 +261,7 @@ def _start(
         )
     rival = logits.index_fill(0, torch.tensor([target], device=logits.device), -torch.inf).argmax()
     difference = float(AnswerIds(target, int(rival) if wrong is None else wrong).difference(logits))
-    seeds, total = linear_seeds(up, target, wrong)
+    seeds, total = (published_seeds if rules.published_seeds else chosen_seeds)(up, target, wrong)
     if total <= 0:
         against = "the mean token" if wrong is None else repr(text(wrong))
         notes.append(f"the model does not prefer {text(target)!r} to {against}: there is nothing to trace")

@@ -27,6 +27,7 @@ def circuits(
     workers: options.Workers = None,
     mode: options.Mode = "exact",
     tau: options.Tau = None,
+    basis: options.Basis = "singular",
     seed: options.Seed = 0,
     model: options.Model = None,
     as_json: options.Json = False,
@@ -69,6 +70,7 @@ def circuits(
             workers=_cores() if workers is None else workers,
             mode=mode,
             tau=tau,
+            basis=basis,
             seed=seed,
             progress=progress,
         )

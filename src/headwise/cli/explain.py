@@ -59,6 +59,7 @@ def explain(
         Literal["sequential", "shapley"], typer.Option(help="With --row: how features share a logit.")
     ] = "sequential",
     tau: options.Tau = None,
+    basis: options.Basis = "singular",
     draws: options.Draws = 20,
     seed: options.Seed = 0,
     prompt_file: options.PromptFile = None,
@@ -107,6 +108,7 @@ def explain(
             wrong=wrong,
             features=features or (),
             tau=tau,
+            basis=basis,
             draws=draws,
             seed=seed,
             start=start,

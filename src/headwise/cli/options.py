@@ -221,8 +221,14 @@ Rule = Annotated[Literal["gauss", "trapezoid"] | None, typer.Option(help="Integr
 Tau = Annotated[
     float | None,
     typer.Option(
-        help="The attention must fall below this; default 2.5 / keys.", metavar="P", callback=_share
+        help="The attention must fall below this; default a quarter of it or 2.5 / keys.",
+        metavar="P",
+        callback=_share,
     ),
+]
+Basis = Annotated[
+    Literal["singular", "balanced", "rotated"],
+    typer.Option(help="Which channels; balanced ones need `headwise calibrate`."),
 ]
 Draws = Annotated[int, typer.Option(min=1, help="Random controls.", metavar="N")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", metavar="N", callback=_seed)]

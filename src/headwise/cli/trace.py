@@ -31,6 +31,7 @@ def trace(
     ] = None,
     mode: options.Mode = "exact",
     tau: options.Tau = None,
+    basis: options.Basis = "singular",
     rule: options.Rule = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Run the edited forward pass of every counterfactual.")
@@ -72,6 +73,7 @@ def trace(
             top_p=top_p,
             mode=mode,
             tau=tau,
+            basis=basis,
             rule=rule,
             verify=verify,
             vectors=vectors,

@@ -51,6 +51,11 @@ def sink_bases(model: Model) -> Bases:
     return Bases.of(model, frame="absolute")
 
 
+def sink_rules() -> Rules:
+    """The published threshold: what is compared over prompts is all that parks an attention, not half of it."""
+    return Rules(published_tau=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Parked:
     """One traced firing. ``read`` are its control signals as the head multiplies them, ``written`` with the rotation
@@ -145,8 +150,8 @@ class _ChooseJob(ValuesJob):
         pattern = up.stream.whole_pattern(head, up.prompt).double().cpu()
         t = pattern.shape[0]
         visible = up.visible(head.layer).cpu()
-        rules = Rules()
-        tau = torch.tensor([rules.threshold(int(n)) for n in visible.sum(1).tolist()], dtype=torch.float64)
+        rules = sink_rules()
+        tau = torch.tensor([rules.least(int(n)) for n in visible.sum(1).tolist()], dtype=torch.float64)
         row, key = torch.arange(t)[:, None], torch.arange(t)
         is_sink = torch.zeros(t, dtype=torch.bool)
         is_sink[list(sinks)] = True
@@ -172,7 +177,7 @@ class _ParkedJob(ValuesJob):
             stream = split(model, [ids for ids, _ in chunk.items])
             ups = [PromptWrites(stream, place, sink_bases(model)) for place in range(len(chunk))]
             for layer in sorted({one.cell.head.layer for _, firings in chunk.items for one in firings}):
-                search = LayerSearch(ups[0].bases, layer, Rules(), ups[0].dtype)
+                search = LayerSearch(ups[0].bases, layer, sink_rules(), ups[0].dtype)
                 for up, (_, firings) in zip(ups, chunk.items, strict=True):
                     for kind in KINDS:
                         here = [one for one in firings if one.kind == kind and one.cell.head.layer == layer]

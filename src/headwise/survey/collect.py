@@ -69,7 +69,8 @@ def trace_many(
     mode:
         ``exact``, or ``published`` to follow the authors' rules to the letter.
     tau:
-        The attention of a firing must fall below this without its cause; default: 2.5 / visible keys.
+        The attention of a firing must fall below this without its cause; default: a quarter of it or
+        2.5 / visible keys, the larger, but at most half of it.
     basis:
         Which channels signals are made of: ``singular``, ``balanced`` (after ``headwise calibrate``) or ``rotated``.
     seed:

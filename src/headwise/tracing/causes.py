@@ -37,6 +37,15 @@ def nodes(rule: Rule) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(np.linspace(0, 1, 65)), tuple(w)
 
 
+def default_threshold(attention: float, keys: int) -> float:
+    """Below which attention a cause must take a cell: 2.5 / keys or a quarter of it, but at most half of it.
+
+    >>> default_threshold(0.8, 14), default_threshold(0.8, 600), default_threshold(0.1, 14)
+    (0.2, 0.2, 0.05)
+    """
+    return min(max(2.5 / keys, attention / 4), attention / 2)
+
+
 def attention(logits: Tensor, visible: Tensor, cap: float | None = None) -> Tensor:
     """Attention over visible keys, from logits [..., keys] before the soft-cap."""
     return visible_softmax(soft_cap(logits, cap), visible)

@@ -18,7 +18,16 @@ import torch
 from torch import Tensor
 
 from headwise.bases.basis import turned_maps
-from headwise.tracing.causes import Rows, Rule, attention, drops, first_below, path_gradient, put_back
+from headwise.tracing.causes import (
+    Rows,
+    Rule,
+    attention,
+    default_threshold,
+    drops,
+    first_below,
+    path_gradient,
+    put_back,
+)
 from headwise.tracing.sides import KeySide, QuerySide
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Removed, Side, Signal
@@ -27,6 +36,8 @@ if TYPE_CHECKING:
     from headwise.bases.basis import Bases
     from headwise.tracing.through import MLPRules
 
+LEAST_ATTENTION = 0.05
+"""A trace asks about no attention below this: 2.5 / keys alone would be 0.004 in a text of 600 tokens."""
 CHUNK_BYTES = 1 << 25
 """Component vectors held at a time."""
 Gradient = Callable[..., Tensor]
@@ -43,7 +54,11 @@ class Rules:
     """Whether a model's soft-cap acts in attribution and search (the published tracer leaves it out)."""
     max_signals: int = 1000
     tau: float | None = None
-    """A fixed threshold; None: min(1, 2.5 / keys)."""
+    """A fixed threshold; None: the larger of 2.5 / keys and a quarter of the attention, but at most half of it."""
+    published_tau: bool = False
+    """Whether the default threshold is min(1, 2.5 / keys), whatever the attention."""
+    published_seeds: bool = False
+    """Whether a circuit starts where the published rule lets it start."""
     visible_keys: bool = True
     """Whether the threshold counts the keys a row sees (the published tracer has no windows and counts d + 1)."""
     sides: tuple[Side, ...] = ("query", "key")
@@ -53,11 +68,30 @@ class Rules:
     @classmethod
     def published(cls, **changes: object) -> Rules:
         return cls(
-            **{"rule": "trapezoid", "backward": False, "soft_cap": False, "visible_keys": False, **changes}
+            **{
+                "rule": "trapezoid",
+                "backward": False,
+                "soft_cap": False,
+                "visible_keys": False,
+                "published_tau": True,
+                "published_seeds": True,
+                **changes,
+            }
         )  # pyright: ignore[reportArgumentType]
 
-    def threshold(self, keys: int) -> float:
-        return min(1.0, 2.5 / keys) if self.tau is None else self.tau
+    def threshold(self, keys: int, attention: float) -> float:
+        """Below what an attention must fall, and above what it must lie to be asked about."""
+        if self.tau is not None:
+            return self.tau
+        if self.published_tau:
+            return min(1.0, 2.5 / keys)
+        return default_threshold(attention, keys)
+
+    def least(self, keys: int) -> float:
+        """The attention from which on a firing that a trace meets is asked about."""
+        if self.tau is not None:
+            return self.tau
+        return min(1.0, 2.5 / keys if self.published_tau else max(2.5 / keys, LEAST_ATTENTION))
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +250,12 @@ class LayerChunk:
         self.n_visible = self.visible.sum(1)
         keys = self.n_visible if shared.rules.visible_keys else self.d + 1
         self.tau = torch.tensor(
-            [shared.rules.threshold(n) for n in keys.tolist()], dtype=torch.float64, device=device
+            [
+                shared.rules.threshold(n, a)
+                for n, a in zip(keys.tolist(), self.attention.tolist(), strict=True)
+            ],
+            dtype=torch.float64,
+            device=device,
         )
 
     def _set_maps(self, query_map: Tensor, key_map: Tensor) -> None:

@@ -18,6 +18,10 @@ from headwise.types import Component
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
+COVER = 0.8
+"""Of all that heads bring for the answer, how much seeds hold."""
+LEAST = 0.05
+"""Of the answer's lead, below which nothing is a seed."""
 PROBABILITY_SHARE = 0.8
 """Probability seeds are removed until this share of the log-likelihood gain is gone."""
 
@@ -95,8 +99,39 @@ def answer_direction(up: PromptWrites, answer: int, wrong: int | None) -> Tensor
     return readout.pull(direction)
 
 
-def linear_seeds(up: PromptWrites, answer: int, wrong: int | None) -> tuple[list[Seed], float]:
+def chosen_seeds(up: PromptWrites, answer: int, wrong: int | None) -> tuple[list[Seed], float]:
     """Seeds along W_U[answer] − W_U[wrong] (or W_U[answer], centred), and the total that all components bring.
+
+    What heads bring from single tokens, largest first, until :data:`COVER` of all that heads bring for the answer, but
+    nothing below :data:`LEAST` of the total: shares of both signs cancel, so that the last of these 80 % would be some
+    hundred parts of next to nothing. A head that brings that much in all, but from no single token, enters with the
+    token that it takes most from, so that there is a seed wherever a head carries :data:`LEAST` of the total. The
+    embedding, MLPs and biases enter where they bring that much. None where the total is not positive: the model does
+    not predict the answer.
+    """
+    shares = answer_shares(up, answer, wrong)
+    total = float(shares.sum())
+    if total <= 0:
+        return [], total
+    least, n = LEAST * total, up.n_carried(up.n_layers)
+    by_token = shares[:n]
+    order = by_token.argsort(descending=True, stable=True)
+    ordered = by_token[order]
+    positive = ordered.clamp(min=0)
+    before = positive.cumsum(0) - positive
+    wanted = set(order[(ordered >= least) & (before < COVER * positive.sum())].tolist())
+    whole = by_token.view(-1, up.tokens)
+    for head in (whole.sum(1) >= least).nonzero()[:, 0].tolist():
+        places = range(head * up.tokens, (head + 1) * up.tokens)
+        if wanted.isdisjoint(places):
+            wanted.add(places[int(whole[head].argmax())])
+    wanted.update((n + (shares[n:] >= least).nonzero()[:, 0]).tolist())
+    listed = sorted(wanted, key=lambda i: (-float(shares[i]), i))
+    return [Seed(up.component(up.n_layers, i), float(shares[i])) for i in listed], total
+
+
+def published_seeds(up: PromptWrites, answer: int, wrong: int | None) -> tuple[list[Seed], float]:
+    """The published rule for the same shares.
 
     The cutoff is the share at which the running sum of shares, largest first, exceeds the total, but at most half of
     the total. No seeds where the total is not positive: the model does not predict the answer.

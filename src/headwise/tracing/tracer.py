@@ -95,4 +95,4 @@ def _expands(up: PromptWrites, firing: Cell, attention: float, rules: Rules) -> 
     keys = firing.query + 1
     if rules.visible_keys:
         keys = int(up.visible(firing.head.layer)[firing.query].sum())
-    return attention >= rules.threshold(keys)
+    return attention >= rules.least(keys)

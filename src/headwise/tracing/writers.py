@@ -55,15 +55,6 @@ class WriterSet:
         return len(self.members)
 
 
-def default_threshold(attention: float, keys: int) -> float:
-    """Below which attention a cause must take a cell: 2.5 / keys or a quarter of it, but at most half of it.
-
-    >>> default_threshold(0.8, 14), default_threshold(0.8, 600), default_threshold(0.1, 14)
-    (0.2, 0.2, 0.05)
-    """
-    return min(max(2.5 / keys, attention / 4), attention / 2)
-
-
 def writer_set(table: LogOddsTable, side: Side, threshold: float) -> WriterSet:
     """The smaller set of two greedy orders; the fixed order's where they are equal."""
     one = table.side(side)

@@ -163,7 +163,8 @@ def explain(
     features:
         Feature banks that ``headwise features`` made, or their folders: the score is then split by feature, too.
     tau:
-        The attention must fall below this without its cause; default: 2.5 / visible keys.
+        The attention must fall below this without its cause; default: a quarter of it or 2.5 / visible keys, the
+        larger, but at most half of it.
     basis:
         Which channels signals are made of: ``singular``, ``balanced`` (after ``headwise calibrate``) or ``rotated``.
     draws:

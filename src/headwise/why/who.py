@@ -79,11 +79,7 @@ def who(
     """Search both sides of the cell for the smallest cause, and name who wrote it."""
     head, d, s = cell
     rules = Rules(tau=tau)
-    threshold = rules.threshold(int(up.visible(head.layer)[d].sum()))
-    if attention <= threshold and tau is None:
-        # A weak attention is a firing too if somebody asks about it: explain half of it.
-        threshold = attention / 2
-        rules = Rules(tau=threshold)
+    threshold = rules.threshold(int(up.visible(head.layer)[d].sum()), attention)
     found = LayerSearch(up.bases, head.layer, rules, up.dtype).run(up, [cell])[0]
     writers = [writer for signals in found.values() for writer in _writers(signals)]
     stream = up.stream
