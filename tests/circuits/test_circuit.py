@@ -157,7 +157,7 @@ def test_strengths_are_the_signal(name: str) -> None:
         node = circuit.node(edge.target)
         query_map, key_map = up.maps_at(Head(node.layer, node.head or 0), node.query)
         units = up.bases.layer(node.layer).units(edge.side)[node.head, list(edge.channels)]
-        strengths, chosen = torch.tensor(edge.strengths).double() * units, list(edge.channels)
+        strengths, chosen = torch.tensor(edge.strengths, dtype=torch.float64) * units, list(edge.channels)
         rebuilt = strengths @ key_map[chosen] if edge.side == "query" else query_map[:, chosen] @ strengths
         torch.testing.assert_close(
             rebuilt, torch.tensor(edge.signal, dtype=torch.float64), atol=1e-9, rtol=1e-6
