@@ -11,7 +11,7 @@ from headwise.model.model import Model
 from headwise.tracing.causes import path_gradient
 from headwise.tracing.mlps import read_mlp
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
-from headwise.tracing.seeds import linear_seeds, probability_seeds
+from headwise.tracing.seeds import chosen_seeds, probability_seeds
 from headwise.tracing.through import Follower, MLPPart, MLPRules
 from headwise.tracing.tracer import Traced, cell_of, trace_down
 from headwise.tracing.writes import PromptWrites, signal_vectors
@@ -55,7 +55,7 @@ def test_a_firing_reads_an_mlp_by_what_its_removal_took(variant: str) -> None:
         if bool(up.visible(3)[d, s])
     ]
     rules = Rules(mlps=MLPRules(), tau=0.02)
-    for sides in LayerSearch(model, 3, rules, up.dtype).run(up, cells):
+    for sides in LayerSearch(up.bases, 3, rules, up.dtype).run(up, cells):
         for side, signals in sides.items():
             taken = {
                 r.signal.writer.layer: r.drop for r in signals.by_writer() if r.signal.writer.kind == "mlp"
@@ -72,7 +72,7 @@ def test_nothing_is_read_where_mlps_are_leaves() -> None:
     model = tiny("llama", torch.float64)
     up = _up(model)
     for rules in (Rules(), Rules.published()):
-        for sides in LayerSearch(model, 3, rules, up.dtype).run(up, [Cell(Head(3, 0), 6, 2)]):
+        for sides in LayerSearch(up.bases, 3, rules, up.dtype).run(up, [Cell(Head(3, 0), 6, 2)]):
             assert all(signals.mlps == () for signals in sides.values())
 
 
@@ -81,7 +81,7 @@ def test_the_answer_reads_an_mlp_by_its_weight(variant: str, how: str) -> None:
     model = tiny(variant, torch.float64)
     up = _up(model)
     order = model.capture(prompts_of(9, 7), logits="last").logits[1, 0].argsort(descending=True).tolist()
-    seeds, _ = linear_seeds(up, order[0], order[-1]) if how == "linear" else probability_seeds(up, order[:3])
+    seeds, _ = chosen_seeds(up, order[0], order[-1]) if how == "linear" else probability_seeds(up, order[:3])
     assert seeds
     for seed in seeds:
         assert (seed.reading is not None) == (seed.component.kind == "mlp" and seed.weight > 0)
@@ -158,7 +158,7 @@ def test_heads_found_through_mlps_are_traced_like_others(variant: str) -> None:
     up = _up(model)
     logits = model.capture(prompts_of(9, 7), logits="last").logits[1, 0]
     best, worst = int(logits.argmax()), int(logits.argmin())
-    seeds, _ = linear_seeds(up, best, worst)
+    seeds, _ = chosen_seeds(up, best, worst)
 
     def traced(rules: Rules) -> Traced:
         return trace_down(model, [up], [seeds], rules)[0]
@@ -178,5 +178,5 @@ def test_heads_found_through_mlps_are_traced_like_others(variant: str) -> None:
         attention = through.attention[cell]
         assert attention == pytest.approx(up.attention_at([cell])[0])
         keys = int(up.visible(cell.head.layer)[cell.query].sum())
-        expands = cell.head.layer > 0 and cell.query > 0 and attention >= RULES.threshold(keys)
+        expands = cell.head.layer > 0 and cell.query > 0 and attention >= RULES.least(keys)
         assert (cell in through.signals) == expands

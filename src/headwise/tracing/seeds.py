@@ -109,7 +109,8 @@ def chosen_seeds(up: PromptWrites, answer: int, wrong: int | None) -> tuple[list
     embedding, MLPs and biases enter where they bring that much. None where the total is not positive: the model does
     not predict the answer.
     """
-    shares = answer_shares(up, answer, wrong)
+    direction = answer_direction(up, answer, wrong)
+    shares = _along(up, direction).double()
     total = float(shares.sum())
     if total <= 0:
         return [], total
@@ -127,7 +128,7 @@ def chosen_seeds(up: PromptWrites, answer: int, wrong: int | None) -> tuple[list
             wanted.add(places[int(whole[head].argmax())])
     wanted.update((n + (shares[n:] >= least).nonzero()[:, 0]).tolist())
     listed = sorted(wanted, key=lambda i: (-float(shares[i]), i))
-    return [Seed(up.component(up.n_layers, i), float(shares[i])) for i in listed], total
+    return [_seed(up, i, float(shares[i]), direction) for i in listed], total
 
 
 def published_seeds(up: PromptWrites, answer: int, wrong: int | None) -> tuple[list[Seed], float]:
