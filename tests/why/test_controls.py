@@ -10,8 +10,9 @@ from headwise.circuits.counterfactual import Removal, edited_attention
 from headwise.intervals import wilson
 from headwise.model.model import Model
 from headwise.randomness import keyed
+from headwise.tracing.causes import default_threshold
 from headwise.tracing.table import LogOddsTable, log_odds_table
-from headwise.tracing.writers import WriterSet, attention_without, default_threshold, writer_set
+from headwise.tracing.writers import WriterSet, attention_without, writer_set
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Head, Side
 from headwise.why import controls as module
