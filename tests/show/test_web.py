@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -82,3 +85,15 @@ def test_versions_are_pinned_and_licences_are_told() -> None:
     header = part(BUNDLE)[:3000]
     assert f"preact {packages['devDependencies']['preact']} (MIT)" in header
     assert "Permission is hereby granted, free of charge" in header
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_bundle(tmp_path: Path) -> None:
+    """A user has neither Node nor ``web/``: what pages need is in the package."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=web.WEB.parent, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as opened:
+        for name in (BUNDLE, STYLE, "kit/mounted.html"):
+            assert opened.read(f"headwise/show/{name}").decode() == part(name)
+        assert not [name for name in opened.namelist() if name.endswith((".ts", ".tsx", ".mjs"))]

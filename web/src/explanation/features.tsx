@@ -4,7 +4,7 @@ import { Dots } from '../kit/dots';
 import { Numbers } from '../kit/numbers';
 import { Tok } from '../kit/tokens';
 import { number, signed, sum } from '../numbers';
-import { isolated, readable, short } from '../text';
+import { readable } from '../text';
 import type { ExplanationDocument, Features as Document } from './document';
 import { SIDES } from './document';
 import { SIDE_WORDS, spoken } from './names';
@@ -78,7 +78,7 @@ const Tests = ({ features, before }: { features: Document; before: number }) => 
   const kinds: Record<string, string> = { ablation: 'removed', swap: 'swapped' };
   const rows = [
     { name: 'as it is', dot: before, text: number(before) },
-    ...features.tests.map((one) => ({ name: isolated(short(`${readable(one.name)}, ${kinds[one.kind] ?? one.kind}`, 24)), dot: one.observed.attention, ring: one.predicted, cloud: one.controls, from: before, text: `${number(one.observed.attention)} · ${one.percentile.toFixed(0)} %` })),
+    ...features.tests.map((one) => ({ name: `${readable(one.name)}, ${kinds[one.kind] ?? one.kind}`, dot: one.observed.attention, ring: one.predicted, cloud: one.controls, from: before, text: `${number(one.observed.attention)} · ${one.percentile.toFixed(0)} %` })),
   ];
   const top = Math.max(...rows.map((row) => row.dot), ...features.tests.flatMap((one) => one.controls));
   return (

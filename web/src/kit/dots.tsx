@@ -1,6 +1,7 @@
 // Values along one axis, a line for each: an open ring is predicted, a dot observed, a shape the spread of random draws.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { signed, tick, ticks } from '../numbers';
+import { short } from '../text';
 
 export interface DotRow {
   name: string;
@@ -60,7 +61,7 @@ export const Dots = ({ title, rows, low, high }: DotsProps) => {
             <g>
               <title>{`${row.name}: ${row.text}`}</title>
               <text class="ink" x={0} y={y + 4}>
-                {row.name}
+                {short(row.name, Math.floor(label / 6.4))}
               </text>
               {row.spread ? <Spread spread={row.spread} x={x} y={y} /> : null}
               {(row.cloud ?? []).map((v, j) => (
