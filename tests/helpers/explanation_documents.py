@@ -146,7 +146,7 @@ def features() -> dict[str, Any]:
     """Two named features, whose names are as untrusted as a prompt."""
     names = ("<b>subject</b>", "position")
     outcome = {"attention": 0.2, "probability": 0.5, "lead": 1.0, "log_probability": -0.7}
-    writer = {"name": "MLP20", "kind": "mlp", "layer": 20, "side": "query", "position": 13, "logit": 0.4}
+    writer = {"name": "MLP20", "kind": "mlp", "layer": 20, "side": "query", "position": 13, "log_odds": 0.4}
     head = {
         "name": "L20H0",
         "kind": "head",
@@ -165,9 +165,9 @@ def features() -> dict[str, Any]:
         "writers": [
             {
                 "name": name,
-                "logit": 1.0,
+                "log_odds": 1.0,
                 "error": 0.0,
-                "writers": [writer, {**head, "logit": 0.3}],
+                "writers": [writer, {**head, "log_odds": 0.3}],
                 "rest": {"query": 0.6, "key": 0.7},
             }
             for name in names

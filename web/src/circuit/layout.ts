@@ -140,8 +140,11 @@ const arcs = (graph: Graph, tokens: readonly string[], label: (at: number) => st
 export const layout = (graph: Graph, by: Grouping, tokens: readonly string[], label: (at: number) => string): Layout =>
   by === 'none' ? grid(graph, tokens, label) : by === 'token' ? arcs(graph, tokens, label) : layered(graph, by === 'head');
 
+/** The boxes of one column, or of none, between the rows of two. */
+const between = (from: Placed, to: Placed, all: Iterable<Placed>): Placed[] => [...all].filter((one) => one.y < from.y && one.y > to.y && one.node.at === from.node.at);
+
 /** The course of an edge. Past the boxes between its ends it swings out to a side. */
-export const course = (from: Placed, to: Placed, by: Grouping, line: Line): string => {
+export const course = (from: Placed, to: Placed, plan: Layout, by: Grouping, line: Line): string => {
   if (by === 'token' && to.node.kind !== 'answer') {
     const high = Math.min(from.y - 20, 30 + Math.abs(from.x - to.x) * 0.45);
     const [a, b] = [from.y - from.high / 2, to.y - to.high / 2];
@@ -154,7 +157,8 @@ export const course = (from: Placed, to: Placed, by: Grouping, line: Line): stri
     const right = by !== 'none' && line === 'key' ? -1 : 1;
     const out = Math.min(by === 'none' ? ARC - 6 : SWING, 12 + rise / (by === 'none' ? 9 : 4));
     const [a, b] = [from.x + (right * from.wide) / 2, to.x + (right * to.wide) / 2];
-    const far = right * Math.max(right * a, right * b) + right * out;
+    const passed = by === 'none' ? between(from, to, plan.placed.values()).map((one) => one.x + one.wide / 2) : [];
+    const far = right * Math.max(right * a, right * b, ...passed) + right * out;
     return `M${a},${from.y} C${far},${from.y - 8} ${far},${to.y + 16} ${b},${to.y + 4}`;
   }
   // From another token: out at the side and in at the side, past the boxes of its own column.

@@ -115,7 +115,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
             const state = centre === null ? '' : mine(e) ? 'hot' : 'dim';
             const thick = 1.2 + 6 * Math.sqrt(Math.abs(e.weight) / most[e.unit]);
             const words = edgeText(e);
-            return <path key={e.id} class={`edge ${e.line} ${state}`} d={course(from, to, by, e.line)} stroke-width={thick.toFixed(2)} onPointerMove={(event) => tip.at(event, words)} onPointerLeave={tip.quiet} />;
+            return <path key={e.id} class={`edge ${e.line} ${state}`} d={course(from, to, plan, by, e.line)} stroke-width={thick.toFixed(2)} onPointerMove={(event) => tip.at(event, words)} onPointerLeave={tip.quiet} />;
           })}
           {centre === null || by !== 'none' ? null : <Reading placed={plan.placed.get(centre)} plan={plan} />}
         </g>

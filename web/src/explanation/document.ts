@@ -80,13 +80,14 @@ export interface Balance {
   hinders: number;
 }
 export interface Features {
+  /** ``value`` is in log-odds. */
   parts: readonly { name: string; rank: number | null; value: number; logit: number }[];
   unexplained: number | null;
   unexplained_share: number | null;
   writers: readonly {
     name: string;
-    logit: number;
-    writers: readonly { name: string; kind: string; layer: number; source?: number; side: Side; position: number; logit: number }[];
+    log_odds: number;
+    writers: readonly { name: string; kind: string; layer: number; source?: number; side: Side; position: number; log_odds: number }[];
     rest: Partial<Record<Side, number>>;
   }[];
   tests: readonly { name: string; kind: string; predicted: number; observed: Outcome; controls: readonly number[]; percentile: number }[];

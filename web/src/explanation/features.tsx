@@ -19,7 +19,7 @@ export const Features = ({ data }: { data: ExplanationDocument }) => {
       <h2>By named feature</h2>
       <p class="soft">A feature is a small set of directions, found by comparing prompts, that stands for something with a name.</p>
       <div class="two">
-        <Parts features={features} relative={data.relative.logit} />
+        <Parts features={features} total={data.log_odds.total} />
         {features.tests.length ? <Tests features={features} before={data.proof.before.attention} /> : null}
         {features.writers.map((one) => (
           <Writers feature={one} />
@@ -29,19 +29,19 @@ export const Features = ({ data }: { data: ExplanationDocument }) => {
   );
 };
 
-const Parts = ({ features, relative }: { features: Document; relative: number }) => {
+const Parts = ({ features, total }: { features: Document; total: number }) => {
   const parts = [...features.parts, ...(features.unexplained === null ? [] : [{ name: 'unexplained', rank: null, value: features.unexplained, logit: null }])];
   const range = rangeOf(parts.map((one) => one.value));
   const share = features.unexplained_share;
   return (
     <figure class="parts">
       <figcaption>
-        <b>Relative logit {signed(relative)} by feature.</b> {share === null ? '' : `Unexplained: ${Math.round(100 * share)} %.`}
+        <b>Log-odds {signed(total)} by feature.</b> {share === null ? '' : `Unexplained: ${Math.round(100 * share)} %.`}
       </figcaption>
       {parts.map((one) => (
         <Bar name={<bdi>{readable(one.name)}</bdi>} value={one.value} range={range} text={signed(one.value)} kind={one.rank === null ? 'plain' : undefined} />
       ))}
-      <Numbers columns={['feature', 'rank', 'relative logit', 'logit']} rows={parts.map((one) => [readable(one.name), one.rank, one.value, one.logit])} />
+      <Numbers columns={['feature', 'rank', 'log-odds', 'logit']} rows={parts.map((one) => [readable(one.name), one.rank, one.value, one.logit])} />
     </figure>
   );
 };
@@ -49,27 +49,27 @@ const Parts = ({ features, relative }: { features: Document; relative: number })
 const Writers = ({ feature }: { feature: Document['writers'][number] }) => {
   const sides = SIDES.map((side) => {
     const list = feature.writers.filter((one) => one.side === side);
-    return { side, list: list.slice(0, MOST), rest: sum(list.slice(MOST).map((one) => one.logit)) + (feature.rest[side] ?? 0) };
+    return { side, list: list.slice(0, MOST), rest: sum(list.slice(MOST).map((one) => one.log_odds)) + (feature.rest[side] ?? 0) };
   });
-  const range = rangeOf(sides.flatMap((one) => [...one.list.map((writer) => writer.logit), one.rest]));
+  const range = rangeOf(sides.flatMap((one) => [...one.list.map((writer) => writer.log_odds), one.rest]));
   return (
     <figure class="featurewriters">
       <figcaption>
         <b>
           Who wrote <bdi>{readable(feature.name)}</bdi>.
         </b>{' '}
-        Each side adds up to its logit, {signed(feature.logit)}: two views of one number.
+        Each side adds up to its log-odds, {signed(feature.log_odds)}: two views of one number.
       </figcaption>
       {sides.map(({ side, list, rest }) => (
         <>
           <h3 class={side}>{SIDE_WORDS[side].title}</h3>
           {list.map((one) => (
-            <Bar name={spoken(one.name)} value={one.logit} range={range} text={signed(one.logit)} sub={one.source === undefined ? null : <>read <Tok at={one.source} most={18} /></>} />
+            <Bar name={spoken(one.name)} value={one.log_odds} range={range} text={signed(one.log_odds)} sub={one.source === undefined ? null : <>read <Tok at={one.source} most={18} /></>} />
           ))}
           <Bar name="the rest" value={rest} range={range} text={signed(rest)} kind="plain" />
         </>
       ))}
-      <Numbers columns={['side', 'writer', 'at', 'read', 'logit']} rows={feature.writers.map((one) => [one.side, spoken(one.name), <Tok at={one.position} />, one.source === undefined ? '' : <Tok at={one.source} />, one.logit])} />
+      <Numbers columns={['side', 'writer', 'at', 'read', 'log-odds']} rows={feature.writers.map((one) => [one.side, spoken(one.name), <Tok at={one.position} />, one.source === undefined ? '' : <Tok at={one.source} />, one.log_odds])} />
     </figure>
   );
 };

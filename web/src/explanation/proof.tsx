@@ -5,7 +5,7 @@ import { Numbers } from '../kit/numbers';
 import { Tok } from '../kit/tokens';
 import { number, signed } from '../numbers';
 import { isolated, listed, plural, readable, short, visible } from '../text';
-import type { ExplanationDocument, Word } from './document';
+import type { ExplanationDocument, Outcome, Word, Writer } from './document';
 import { spoken } from './names';
 
 const CONTROLS: Record<string, string> = { channels: 'unused channels', writers: 'other writers', directions: 'random directions' };
@@ -23,8 +23,7 @@ export const Proof = ({ data }: { data: ExplanationDocument }) => {
       ) : (
         <>
           <p class="soft">
-            {plural(cause[proof.side].writers.length, 'writer')} of the cause ({listed(cause[proof.side].writers.slice(0, 6).map((one) => spoken(one.writer)))}
-            {cause[proof.side].writers.length > 6 ? ', …' : ''}), taken out of the {proof.side} side in the running model.
+            The cause, {named(cause[proof.side].writers)}, taken out of the {proof.side} side in the running model.
           </p>
           <Verdict data={data} />
           <Panels data={data} />
@@ -39,12 +38,21 @@ export const Proof = ({ data }: { data: ExplanationDocument }) => {
   );
 };
 
+const NAMED = 6;
+const named = (writers: readonly Writer[]): string => {
+  const names = writers.map((one) => spoken(one.writer));
+  return listed(names.length > NAMED ? [...names.slice(0, NAMED), `${names.length - NAMED} more`] : names);
+};
+
 interface Said {
   word: string;
   /** Redundancy is neither good nor bad for the explanation, but a reader should see it. */
   state: 'good' | 'mixed' | 'bad' | 'unknown';
   says: string;
 }
+
+/** Below this change of the answer's log-probability nothing is said to matter. */
+const LITTLE = 0.1;
 
 const pText = (p: number | null): string => (p === null ? '' : ` (p = ${number(p)})`);
 
@@ -58,11 +66,13 @@ export const words = (data: ExplanationDocument): Said[] => {
   };
   const share = (v: number | null) => `${Math.round(100 * (v ?? 0))} %`;
   const drop = `takes ${number(specific.value, 2)} of the attention`;
+  const others = data.proof.next?.writers.length === 1 ? 'the next-best writer alone takes' : 'the next-best writers alone take';
   const change = `log-probability of the answer ${signed(matters.value)}`;
+  const little = Math.abs(matters.value ?? 0) < LITTLE ? 'too little' : 'no more than random removals do';
   return [
-    said(specific, ['good', 'specific', `${drop}; matched random removals rarely do as much${pText(specific.p)}`], ['bad', 'not specific', `${drop}; matched random removals often do as much${pText(specific.p)}`]),
-    said(redundant, ['mixed', 'redundant', `the next-best writers alone take ${share(redundant.value)} of that`], ['good', 'not redundant', `the next-best writers alone take only ${share(redundant.value)} of that`]),
-    said(matters, ['good', 'matters', `${change}, more than random removals do${pText(matters.p)}`], ['bad', 'does not matter', `${change}: too little, or no more than random removals do${pText(matters.p)}`]),
+    said(specific, ['good', 'specific', `${drop}; matched random removals rarely do as much${pText(specific.p)}`], ['bad', 'not specific', `${drop}; matched random removals do as much too often${pText(specific.p)}`]),
+    said(redundant, ['mixed', 'redundant', `${others} ${share(redundant.value)} of that`], ['good', 'not redundant', `${others} only ${share(redundant.value)} of that`]),
+    said(matters, ['good', 'matters', `${change}, more than random removals do${pText(matters.p)}`], ['bad', 'does not matter', `${change}: ${little}${pText(matters.p)}`]),
   ];
 };
 
@@ -80,22 +90,23 @@ const Panels = ({ data }: { data: ExplanationDocument }) => {
   const { proof, controls } = data;
   const { before, after, predicted, next } = proof;
   if (!after) return null;
-  const named = (name: string) => CONTROLS[name] ?? name;
+  const control = (name: string) => CONTROLS[name] ?? name;
   const attention: DotRow[] = [
     { name: 'as it is', dot: before.attention, text: number(before.attention) },
     { name: 'without the cause', dot: after.attention, ring: predicted ?? undefined, from: before.attention, text: number(after.attention) },
     ...(next ? [{ name: 'without next-best', dot: next.outcome.attention, ring: next.after, from: before.attention, text: number(next.outcome.attention) }] : []),
-    ...controls.map((one) => ({ name: named(one.name), spread: one.attention, text: spreadText(one.attention, 2) })),
+    ...controls.map((one) => ({ name: control(one.name), spread: one.attention, text: spreadText(one.attention, 2) })),
   ];
-  const change = (outcome: { log_probability: number }) => outcome.log_probability - before.log_probability;
-  const tested = controls.filter((one) => one.answer !== null);
+  const change = (outcome: Outcome) => outcome.log_probability - before.log_probability;
+  const tested = controls.flatMap((one) => (one.answer === null ? [] : [{ name: one.name, spread: one.answer }]));
+  const values = [change(after), ...(next ? [change(next.outcome)] : []), ...tested.flatMap((one) => [one.spread.low, one.spread.high])];
+  const digits = Math.max(...values.map(Math.abs)) < 0.1 ? 4 : 2;
   const answer: DotRow[] = [
-    { name: 'without the cause', dot: change(after), from: 0, text: signed(change(after)) },
-    ...(next ? [{ name: 'without next-best', dot: change(next.outcome), from: 0, text: signed(change(next.outcome)) }] : []),
-    ...tested.map((one) => ({ name: named(one.name), spread: one.answer ?? undefined, text: one.answer ? spreadText(one.answer, 2, true) : '' })),
+    { name: 'without the cause', dot: change(after), from: 0, text: signed(change(after), digits) },
+    ...(next ? [{ name: 'without next-best', dot: change(next.outcome), from: 0, text: signed(change(next.outcome), digits) }] : []),
+    ...tested.map((one) => ({ name: control(one.name), spread: one.spread, text: spreadText(one.spread, digits, true) })),
   ];
-  const ends = answer.flatMap((row) => [row.dot ?? 0, row.spread?.low ?? 0, row.spread?.high ?? 0]);
-  const [low, high] = [Math.min(0, ...ends), Math.max(0, ...ends)];
+  const [low, high] = [Math.min(0, ...values), Math.max(0, ...values)];
   const pad = 0.06 * (high - low || 1);
   const title = `Change of the log-probability of ${isolated(short(visible(data.answer.text), 14))}`;
   return (
@@ -110,7 +121,7 @@ const Panels = ({ data }: { data: ExplanationDocument }) => {
       <ul class="soft controls-text">
         {controls.map((one) => (
           <li>
-            <b>{named(one.name)}</b>: {one.text}; p = {number(one.p)} for the attention{one.answer ? `, ${number(one.answer.p)} for the answer (in ${plural(one.answer.draws, 'edited run')})` : ''}
+            <b>{control(one.name)}</b>: {one.text}; p = {number(one.p)} for the attention{one.answer ? `, ${number(one.answer.p)} for the answer (in ${plural(one.answer.draws, 'edited run')})` : ''}
           </li>
         ))}
         {next ? (
