@@ -29,7 +29,7 @@ from headwise.model.capture import MAX_TOKENS
 from headwise.model.model import Model
 from headwise.tasks.labelled.binding import binding
 from headwise.tasks.labelled.types import Contrast
-from headwise.types import Subspace
+from headwise.types import Head, Subspace
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -67,12 +67,11 @@ def swaps(model: Model, contrast: Contrast, draws: int = 100) -> Callable[[], ob
     heads = model.heads[-9:] if len(model.heads) >= 9 else model.heads
     generator = torch.Generator().manual_seed(0)
 
-    def probe(number: int) -> Probe:
+    def probe(head: Head, number: int) -> Probe:
         one = Subspace(random_subspaces(model.d_head, 4, 1, generator=generator)[0])
-        random = random_subspaces(model.d_head, 4, draws, generator=generator)
-        return Probe(name=f"{number}", query=one, key=one, random=random, controls={})
+        return Probe(head=head, name=f"{number}", query=one, key=one, controls={}, draws=draws, seed=0)
 
-    probes = {head: [probe(i) for i in range(6)] for head in heads}
+    probes = {head: [probe(head, i) for i in range(6)] for head in heads}
     return lambda: measure(capture_rows(model, contrast.examples, heads), probes)
 
 

@@ -113,6 +113,37 @@ def test_each_part_has_its_share_of_the_threads() -> None:
         torch.set_num_threads(before)
 
 
+def test_steady_numbers_are_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same parts, each with one thread, whether they take turns or not."""
+    monkeypatch.setattr(spread, "LEAST_TOKENS", 1)
+    monkeypatch.setattr(spread, "FAIR", 2.0)
+    model, before = tiny("llama"), torch.get_num_threads()
+    whole, found = Batch.model_inputs, []
+    for threads in (1, 2, 5):
+        passes: list[tuple[str, int]] = []
+
+        def noted(self: Batch, device: torch.device, passes: list[tuple[str, int]] = passes) -> dict:
+            assert torch.get_num_threads() == 1
+            passes.append((threading.current_thread().name, len(self)))
+            return whole(self, device)
+
+        monkeypatch.setattr(Batch, "model_inputs", noted)
+        torch.set_num_threads(threads)
+        try:
+            with spread.steady(), spread.steady():  # one inside another changes nothing
+                made = model.edit(PROMPTS * 4, EDITS, heads=model.heads, want=("scores",))
+            assert torch.get_num_threads() == threads
+        finally:
+            torch.set_num_threads(before)
+        assert {name == "MainThread" for name, _ in passes} == {threads == 1}
+        found.append((sorted(number for _, number in passes), made))
+    (cut, alone), *others = found
+    assert len(cut) == spread.STEADY
+    for other_cut, other in others:
+        assert other_cut == cut
+        assert torch.equal(other.scores, alone.scores) and torch.equal(other.logits, alone.logits)
+
+
 def test_an_error_in_one_part_is_raised_and_leaves_nothing(threads: int) -> None:
     model = tiny("llama")
     wrong = SetVectors(head=Head(1, 0), positions=8, value=torch.zeros(8), prompt=1)

@@ -53,6 +53,7 @@ def features(
     seed: words.Seed = 0,
     model: words.Model = None,
     out: words.Out = None,
+    workers: words.MoreWorkers = 1,
     as_json: words.Json = False,
 ) -> None:
     """Find a task's heads, fit its features in them, and test them on what was held out."""
@@ -83,6 +84,7 @@ def features(
             energy=energy,
             max_rank=max_rank,
             through_model=answers if through_model else 0,
+            workers=workers,
             seed=seed,
             progress=progress,
             **options,

@@ -26,6 +26,7 @@ def heads(
     format: options.Format = None,
     seed: options.Seed = 0,
     model: options.Model = None,
+    workers: options.MoreWorkers = 1,
     as_json: options.Json = False,
 ) -> None:
     """Rank every head of the model on a task in one pass."""
@@ -41,7 +42,7 @@ def heads(
     loaded = load(model)
     made = make_task(task, loaded.tokenizer, seed=seed, **settings)
     with stage_bars() as progress:
-        scores = scan_heads(loaded, made, seed=seed, progress=progress)
+        scores = scan_heads(loaded, made, workers=workers, seed=seed, progress=progress)
     chosen = choose_heads(scores, made.rule)
     document = {
         "task": made.name,

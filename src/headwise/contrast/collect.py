@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from headwise.contrast.covariance import ContrastiveCovariance, Keep
 from headwise.errors import HeadwiseError
+from headwise.model.threads import steady
 from headwise.progress import Tick
+from headwise.scale.stages import ValueJob
+from headwise.scale.work import Chunk
 from headwise.tasks.labelled.types import Example
 from headwise.types import Head
 
@@ -42,9 +45,21 @@ class Pairs:
         """Add these prompts to an estimator."""
         return estimator.partial_fit(self.q, self.plus, self.minus, negative_q=self.other_q)
 
-    def tensors(self) -> dict[str, Tensor]:
-        held = {"q": self.q, "plus": self.plus, "minus": self.minus}
-        return held if self.other_q is None else {**held, "other_q": self.other_q}
+    @classmethod
+    def cat(cls, parts: Sequence[Pairs]) -> Pairs:
+        """Several groups of prompts, one after another."""
+        other = [part.other_q for part in parts if part.other_q is not None]
+        return cls(
+            torch.cat([part.q for part in parts]),
+            torch.cat([part.plus for part in parts]),
+            torch.cat([part.minus for part in parts]),
+            torch.cat(other) if other else None,
+        )
+
+    def picked(self, places: Tensor) -> Pairs:
+        """These prompts, in this order."""
+        other = None if self.other_q is None else self.other_q[places]
+        return Pairs(self.q[places], self.plus[places], self.minus[places], other)
 
 
 def pair_batches(
@@ -127,9 +142,19 @@ def collect_pairs(
     for indices, pairs in pair_batches(model, examples, heads, tick):
         order += indices
         parts.append(pairs)
-    back = torch.tensor(order).argsort()
-    names = parts[0].tensors()
-    return Pairs(**{name: torch.cat([part.tensors()[name] for part in parts])[back] for name in names})
+    return Pairs.cat(parts).picked(torch.tensor(order).argsort())
+
+
+@dataclass(frozen=True)
+class PairsJob(ValueJob):
+    """Collects the pairs of a contrast's prompts in some heads."""
+
+    kind: ClassVar = Pairs
+    heads: tuple[Head, ...]
+
+    def make(self, model: Model, chunk: Chunk[Example], tick: Tick, /) -> Pairs:
+        with steady():
+            return collect_pairs(model, chunk.items, self.heads, tick)
 
 
 def fit_heads(

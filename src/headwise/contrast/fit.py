@@ -18,7 +18,6 @@ from headwise.contrast.subspaces import (
     mean_difference,
     principal_angles,
     principal_components,
-    random_subspaces,
     superposition_index,
     union,
 )
@@ -158,14 +157,20 @@ def probes_of(study: HeadStudy, fitted: Mapping[str, Fitted], *, seed: int, draw
 def _probe(item: BankFeature, fitted: Mapping[str, Fitted], place: int, *, seed: int, draws: int) -> Probe:
     of = [fitted[part] for part in (item.parts or (item.name,))]
     keys = torch.cat([f.keys[:, place] for f in of])
-    generator = keyed(seed, "random", str(item.head), item.name)
     controls = {"principal components": principal_components(keys, item.rank)}
     means = [mean_difference(f.covariance, place) for f in of]
     means = [m for m in means if m.rank]
     if means:
         controls["mean difference"] = union(means)
-    random = random_subspaces(item.key.d_head, item.rank, draws, generator=generator)
-    return Probe(name=item.name, query=item.query, key=item.key, random=random, controls=controls)
+    return Probe(
+        head=item.head,
+        name=item.name,
+        query=item.query,
+        key=item.key,
+        controls=controls,
+        draws=draws,
+        seed=seed,
+    )
 
 
 def spectrum_rows(fitted: Fitted) -> list[SpectrumRow]:

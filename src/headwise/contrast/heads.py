@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,8 +18,11 @@ from torch import Tensor
 from headwise.contrast.collect import BATCH
 from headwise.errors import HeadwiseError
 from headwise.intervals import counted, estimated, picked
+from headwise.model.threads import steady
 from headwise.progress import Tick
-from headwise.tasks.labelled.types import Contrast, HeadRule
+from headwise.scale.stages import Stages, ValueJob
+from headwise.scale.work import Chunk, cut
+from headwise.tasks.labelled.types import Contrast, Example, HeadRule
 from headwise.types import Estimate, Head
 
 if TYPE_CHECKING:
@@ -87,6 +90,43 @@ def label_attention(model: Model, contrast: Contrast, tick: Tick | None = None) 
             "the model's attention is NaN or infinite: its output cannot be used, try float32"
         )
     return attention, labels
+
+
+@dataclass(frozen=True, eq=False)
+class LabelAttention:
+    """What :func:`label_attention` gives of some prompts."""
+
+    attention: Tensor
+    labels: Tensor
+
+    def padded(self, width: int) -> LabelAttention:
+        """With so many keys per prompt."""
+        extra = width - self.labels.shape[1]
+        labels = torch.nn.functional.pad(self.labels, (0, extra), value=-1)
+        return LabelAttention(torch.nn.functional.pad(self.attention, (0, extra)), labels)
+
+    @classmethod
+    def cat(cls, parts: Sequence[LabelAttention]) -> LabelAttention:
+        """Several groups of prompts, one after another."""
+        even = [part.padded(max(one.labels.shape[1] for one in parts)) for part in parts]
+        return cls(torch.cat([one.attention for one in even]), torch.cat([one.labels for one in even]))
+
+
+@dataclass(frozen=True)
+class ScanJob(ValueJob):
+    """Measures the attention on the labelled keys of a contrast's prompts."""
+
+    kind: ClassVar = LabelAttention
+    contrast: str
+
+    def make(self, model: Model, chunk: Chunk[Example], tick: Tick, /) -> LabelAttention:
+        with steady():
+            return LabelAttention(*label_attention(model, Contrast(self.contrast, chunk.items), tick))
+
+
+def scanned(contrast: Contrast, size: int, work: Stages) -> LabelAttention:
+    """The attention of every head on the keys of all prompts, ``size`` prompts at a time."""
+    return LabelAttention.cat(work("finding heads", ScanJob(contrast.name), cut(contrast.examples, size)))
 
 
 def rank_heads(

@@ -1,14 +1,13 @@
 """What the test prompts give: the attention of every edit of every feature, and vectors for pictures.
 
-Both are measured shard by shard and joined along the prompts. On the way through a shard's file they are tensors
-with names; everywhere else they are these types.
+Both are measured shard by shard and joined along the prompts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,9 +15,6 @@ from torch import Tensor
 from headwise.contrast.swaps import Edited
 from headwise.tasks.labelled.types import Example
 from headwise.types import Head
-
-if TYPE_CHECKING:
-    from headwise.contrast.swap_tests import Probe
 
 ABLATIONS = ("ablate keys", "ablate query")
 SIDES = ("query", "both sides")
@@ -84,6 +80,10 @@ class Gallery:
             colours=dict(colours),
         )
 
+    def of_heads(self, places: Sequence[int]) -> Gallery:
+        """The vectors of some of the heads."""
+        return replace(self, q=self.q[list(places)], k=self.k[list(places)])
+
     @property
     def labels(self) -> dict[str, Any]:
         """What is written beside the vectors."""
@@ -96,41 +96,6 @@ class Shard:
 
     measured: Mapping[Head, Measured]
     vectors: tuple[Tensor, Tensor] | None = None
-
-    def tensors(self) -> dict[str, Tensor]:
-        """For a file. Features are named by number: their own names may hold anything."""
-        found: dict[str, Tensor] = {}
-        for head, one in self.measured.items():
-            found |= {f"{head}/none": one.none.stacked(), f"{head}/full": one.full.stacked()}
-            for number, feature in enumerate(one.features.values()):
-                edits = {**feature.conditions, "random": feature.random, "dose": feature.dose}
-                found |= {f"{head}/{number}/{name}": edited.stacked() for name, edited in edits.items()}
-        if self.vectors is not None:
-            found |= {"q": self.vectors[0], "k": self.vectors[1]}
-        return found
-
-    @classmethod
-    def of(cls, tensors: Mapping[str, Tensor], probes: Mapping[Head, Sequence[Probe]]) -> Shard:
-        """Back from :meth:`tensors`, given what was tested."""
-        vectors = (tensors["q"], tensors["k"]) if "q" in tensors else None
-        return cls({head: _read(tensors, head, probes[head]) for head in probes}, vectors)
-
-
-def _read(tensors: Mapping[str, Tensor], head: Head, probes: Sequence[Probe]) -> Measured:
-    def edits(number: int, names: Sequence[str]) -> dict[str, Edited]:
-        found = {name: tensors.get(f"{head}/{number}/{name}") for name in names}
-        return {name: Edited.of(value) for name, value in found.items() if value is not None}
-
-    features = {
-        probe.name: MeasuredFeature(
-            **edits(number, ("swap", "random", "dose")),
-            controls=edits(number, tuple(probe.controls)),
-            ablations=edits(number, ABLATIONS),
-            sides=edits(number, SIDES),
-        )
-        for number, probe in enumerate(probes)
-    }
-    return Measured(Edited.of(tensors[f"{head}/none"]), Edited.of(tensors[f"{head}/full"]), features)
 
 
 def join(shards: Sequence[Shard]) -> dict[Head, Measured]:

@@ -7,17 +7,15 @@ The shards are cut at fixed places, so an interrupted run ends with the very num
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 from headwise.contrast.attribution import attribution_rows
 from headwise.contrast.bank import FeatureBank
-from headwise.contrast.collect import Pairs, collect_pairs
+from headwise.contrast.collect import Pairs, PairsJob
 from headwise.contrast.edited_passes import answers_through_model
 from headwise.contrast.fit import (
     Fitted,
@@ -29,36 +27,33 @@ from headwise.contrast.fit import (
     probes_of,
     spectrum_rows,
 )
-from headwise.contrast.heads import MOST, HeadScore, choose_heads, label_attention, rank_heads
-from headwise.contrast.measured import Gallery, Measured, Shard, join
+from headwise.contrast.heads import MOST, HeadScore, choose_heads, rank_heads, scanned
+from headwise.contrast.measured import Gallery, Measured, join
 from headwise.contrast.result import KIND, FeaturesResult
 from headwise.contrast.rows import AnswerRow, HeadRow
-from headwise.contrast.swap_tests import DOSES, capture_rows, measure
-from headwise.contrast.tables import dose_rows, draw_rows, feature_row, swap_rows
+from headwise.contrast.swap_tests import DOSES, SwapJob
+from headwise.contrast.tables import changes_nothing, dose_rows, draw_rows, feature_row, swap_rows
 from headwise.errors import HeadwiseError
-from headwise.progress import Begin, Progress, Tick, stages
+from headwise.progress import Progress, stages
 from headwise.randomness import keyed
-from headwise.scale.disk import disk_trouble_told, refuse_small_disk
-from headwise.scale.engines import ThisProcess
+from headwise.scale.disk import refuse_small_disk
+from headwise.scale.engines import engine_for
 from headwise.scale.folder import RunFolder, package_versions
 from headwise.scale.manifest import ModelShape
-from headwise.scale.mapping import TensorJob, map_chunks
+from headwise.scale.stages import Stages
 from headwise.scale.work import cut
 from headwise.tasks.labelled.design import design_warnings
 from headwise.tasks.labelled.make import make_task
-from headwise.tasks.labelled.types import Contrast, Example, Task
+from headwise.tasks.labelled.types import Contrast, Task
 from headwise.types import Head
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
-SHARD = 128
-"""Prompts between two saves; even, so that test prompts stay with their partners."""
+SHARD = 64
+"""Prompts that are worked on and saved together; even, so that test prompts stay with their partners."""
 GALLERY = 240
 """Test prompts whose vectors are kept for pictures."""
-
-Make = Callable[[Sequence[Example], int, Tick], dict[str, Tensor]]
-"""Makes a shard of some prompts, given the number of the first."""
 
 
 def find_features(
@@ -71,6 +66,7 @@ def find_features(
     energy: float = 0.99,
     max_rank: int = 9,
     through_model: int = 0,
+    workers: int = 1,
     seed: int = 0,
     progress: Progress | None = None,
     **options: Any,
@@ -95,6 +91,9 @@ def find_features(
         The largest subspace, so that a swap of one stays far from a swap of the whole keys.
     through_model:
         Test prompts on which swaps are also made in the running model; 0 for none.
+    workers:
+        Processes that share the work; above 1, each loads the model anew (in a script, call this under
+        ``if __name__ == "__main__":``). What is found does not depend on it.
     seed:
         The seed of everything random.
     progress:
@@ -112,6 +111,7 @@ def find_features(
         raise HeadwiseError(f"draws={draws} random subspaces are too few for a percentile: give at least 100")
     if not 1 <= max_rank <= model.d_head:
         raise HeadwiseError(f"max_rank={max_rank} is outside 1..{model.d_head}, the head's dimensions")
+    engine = engine_for(model, workers)
     made = make_task(task, model.tokenizer, seed=seed, **options)
     named = None if heads == "auto" else model.heads_named(heads)
     asked = _Asked(draws=draws, energy=energy, max_rank=max_rank, through_model=through_model, seed=seed)
@@ -129,27 +129,29 @@ def find_features(
     }
     begin = stages(progress)
     if out is None:
-        result = _Study(model, made, asked, _Shards(model, None, begin)).run(named, config)
+        with closing(engine):
+            result = _Study(model, made, asked, Stages(engine, None, begin)).run(named, config)
         return replace(result, seconds=time.perf_counter() - began)
     path = Path(out)
     versions = package_versions("headwise", "transformers", "safetensors", "numpy")
     folder = RunFolder(path, KIND, config, versions=versions)
     if not folder.finished:
         refuse_small_disk(path, _needed_bytes(model, made, len(named) if named else MOST, draws))
-        with folder:
-            shards = _Shards(model, folder, begin)
-            with disk_trouble_told(path, shards.kept):
+        with closing(engine), folder:
+            work = Stages(engine, folder, begin)
+            with work.trouble_told():
                 if not folder.finished:
-                    _Study(model, made, asked, shards).run(named, config).write(folder)
+                    _Study(model, made, asked, work).run(named, config).write(folder)
     folder.clean()
     return replace(FeaturesResult.load(path), seconds=time.perf_counter() - began)
 
 
 def scan_heads(
-    model: Model, task: Task, *, seed: int = 0, progress: Progress | None = None
+    model: Model, task: Task, *, workers: int = 1, seed: int = 0, progress: Progress | None = None
 ) -> list[HeadScore]:
-    """Every head of the model ranked on the task's scanning prompts."""
-    return _scan(model, task, _Shards(model, None, stages(progress)), seed)
+    """Every head of the model ranked on the task's scanning prompts, by one process or several."""
+    with closing(engine_for(model, workers)) as engine:
+        return _scan(model, task, Stages(engine, None, stages(progress)), seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,68 +176,33 @@ def _needed_bytes(model: Model, task: Task, heads: int, draws: int) -> int:
     return scan + fits + test + 2 * vectors + 100 * draws * heads * len(task.names) + 1_000_000
 
 
-class _Shards:
-    """Goes through a stage's prompts shard by shard; keeps each in the folder, if there is one."""
-
-    def __init__(self, model: Model, folder: RunFolder | None, begin: Begin) -> None:
-        self.engine, self.folder, self.begin = ThisProcess(model), folder, begin
-        self.stages = 0
-        self.done = 0
-
-    def __call__(self, stage: str, examples: Sequence[Example], make: Make) -> list[dict[str, Tensor]]:
-        """A stage's shards, read where they are already there, else made and kept."""
-        parts: list[dict[str, Tensor]] = []
-        job = TensorJob(lambda chunk, tick: make(chunk.items, chunk.start, tick))
-        keeper = self.folder.keeper(self.stages) if self.folder else None
-        self.stages += 1
-        tick = self.begin(stage, len(examples))
-        for part in map_chunks(job, cut(examples, SHARD), engine=self.engine, keeper=keeper, tick=tick):
-            parts.append(part)
-            self.done += 1
-        return parts
-
-    def kept(self) -> str:
-        """What an interruption leaves, in words."""
-        return f"{self.done} finished parts of the work are kept"
-
-
-def _scan(model: Model, task: Task, shards: _Shards, seed: int) -> list[HeadScore]:
+def _scan(model: Model, task: Task, work: Stages, seed: int) -> list[HeadScore]:
     """Attention of every head on the labelled keys of the scanning prompts, ranked."""
-    widest = max(len(e.keys) for e in task.scan.examples)
-
-    def make(examples: Sequence[Example], start: int, tick: Tick) -> dict[str, Tensor]:
-        attention, labels = label_attention(model, Contrast(task.scan.name, tuple(examples)), tick)
-        extra = widest - labels.shape[1]
-        return {
-            "attention": torch.nn.functional.pad(attention, (0, extra)),
-            "labels": torch.nn.functional.pad(labels, (0, extra), value=-1),
-        }
-
-    parts = shards("finding heads", task.scan.examples, make)
+    found = scanned(task.scan, SHARD, work)
     return rank_heads(
-        model.heads,
-        torch.cat([p["attention"] for p in parts]),
-        torch.cat([p["labels"] for p in parts]),
-        rule=task.rule,
-        generator=keyed(seed, "scan"),
+        model.heads, found.attention, found.labels, rule=task.rule, generator=keyed(seed, "scan")
     )
 
 
 class _Study:
     """The stages of one study: scan, choose, fit, test, and the result put together."""
 
-    def __init__(self, model: Model, task: Task, asked: _Asked, shards: _Shards) -> None:
-        self.model, self.task, self.asked, self.shards = model, task, asked, shards
+    def __init__(self, model: Model, task: Task, asked: _Asked, work: Stages) -> None:
+        self.model, self.task, self.asked, self.work = model, task, asked, work
         self.warnings = design_warnings(task)
 
     def run(self, named: list[Head] | None, config: Mapping[str, Any]) -> FeaturesResult:
-        scores = _scan(self.model, self.task, self.shards, self.asked.seed)
+        scores = _scan(self.model, self.task, self.work, self.asked.seed)
         heads = self.choose(scores) if named is None else named
         heads = sorted(heads, key=[s.head for s in scores].index)
         fitted = {item.name: self.fit(item, heads) for item in self.task.fits}
-        self.warnings += _rank_warnings(fitted)
         studies = head_studies(self.task, fitted, heads)
         measured, gallery = self.test(studies, fitted)
+        heads = self.testable(measured, may_skip=named is None)
+        studies = [study for study in studies if study.head in heads]
+        gallery = gallery.of_heads([study.place for study in studies])
+        kept = set(map(str, heads))
+        self.warnings += _rank_warnings(fitted, heads)
         features = tuple(f for study in studies for f in study.features)
         bank = FeatureBank(self.model.name, self.model.weight_hash, self.task.name, features)
         answers = self.answers(bank, measured)
@@ -251,9 +218,14 @@ class _Study:
             swaps=tuple(row for h in heads for row in swap_rows(h, measured[h], seed=seed)),
             draws=tuple(row for h in heads for row in draw_rows(h, measured[h])),
             doses=tuple(row for h in heads for row in dose_rows(h, measured[h])),
-            spectra=tuple(row for f in fitted.values() for row in spectrum_rows(f)),
+            spectra=tuple(row for f in fitted.values() for row in spectrum_rows(f) if row.head in kept),
             angles=tuple(row for study in studies for row in angle_rows(study)),
-            growth=tuple(row for f in fitted.values() for row in growth_rows(f, seed=seed, energy=energy)),
+            growth=tuple(
+                row
+                for f in fitted.values()
+                for row in growth_rows(f, seed=seed, energy=energy)
+                if row.head in kept
+            ),
             answers=tuple(answers),
             attribution=tuple(attribution_rows(self.model, self.task.test.examples[0].tokens, bank)),
             warnings=tuple(self.warnings),
@@ -275,48 +247,50 @@ class _Study:
 
     def fit(self, item: Contrast, heads: Sequence[Head]) -> Fitted:
         """One contrast in all heads."""
-
-        def make(examples: Sequence[Example], start: int, tick: Tick) -> dict[str, Tensor]:
-            return collect_pairs(self.model, examples, heads, tick).tensors()
-
-        parts = self.shards(f"fitting {item.name}", item.examples, make)
-        pairs = Pairs(**{name: torch.cat([p[name] for p in parts]) for name in parts[0]})
         asked = self.asked
+        parts = self.work(f"fitting {item.name}", PairsJob(tuple(heads)), cut(item.examples, SHARD))
+        pairs = Pairs.cat(parts)
         return fit_contrast(item, heads, pairs, seed=asked.seed, energy=asked.energy, max_rank=asked.max_rank)
 
     def test(
         self, studies: Sequence[HeadStudy], fitted: Mapping[str, Fitted]
     ) -> tuple[dict[Head, Measured], Gallery]:
         """Every edit of every feature on the test prompts, and the vectors of the first of them."""
-        heads, asked = [study.head for study in studies], self.asked
+        asked, examples = self.asked, self.task.test.examples
         probes = {s.head: probes_of(s, fitted, seed=asked.seed, draws=asked.draws) for s in studies}
-
-        def make(examples: Sequence[Example], start: int, tick: Tick) -> dict[str, Tensor]:
-            rows = capture_rows(self.model, examples, heads, tick)
-            vectors = rows.vectors() if start < GALLERY else None
-            return Shard(measure(rows, probes, offset=start), vectors).tensors()
-
-        examples = self.task.test.examples
-        shards = [Shard.of(part, probes) for part in self.shards("testing swaps", examples, make)]
+        shards = self.work("testing swaps", SwapJob(probes, GALLERY), cut(examples, SHARD))
         return join(shards), Gallery.of(shards, examples, self.task.colours)
+
+    def testable(self, measured: Mapping[Head, Measured], *, may_skip: bool) -> list[Head]:
+        """The heads in which swapping whole keys does anything: no share of nothing can be taken.
+
+        Of heads that nobody named, the others are skipped with a warning.
+        """
+        idle = [str(head) for head, one in measured.items() if changes_nothing(one)]
+        if not idle:
+            return list(measured)
+        told = f"swapping whole keys changes nothing in {', '.join(idle)}, so no feature can be tested there"
+        if not may_skip or len(idle) == len(measured):
+            raise HeadwiseError(f"{told}: name other heads")
+        self.warnings.append(f"{told}: skipped")
+        return [head for head in measured if str(head) not in idle]
 
     def answers(self, bank: FeatureBank, measured: Mapping[Head, Measured]) -> list[AnswerRow]:
         """The swaps in the running model, if they are asked for."""
         count = min(self.asked.through_model, len(self.task.test))
         if not count:
             return []
-        tick = self.shards.begin("running edits", count)
-        return answers_through_model(self.model, self.task, bank, count, measured, tick)
+        return answers_through_model(self.model, self.task, bank, count, measured, self.work)
 
 
-def _rank_warnings(fitted: Mapping[str, Fitted]) -> list[str]:
+def _rank_warnings(fitted: Mapping[str, Fitted], heads: Sequence[Head]) -> list[str]:
     """What the rank reports warn of: one line per warning, with every head and feature it holds for."""
     found: dict[str, dict[str, dict[str, list[str]]]] = {}
     for name, item in fitted.items():
         for head, report in zip(item.heads, item.reports, strict=True):
-            for what, numbers in report.findings:
+            for what, numbers in report.findings if head in heads else ():
                 found.setdefault(what, {}).setdefault(str(head), {}).setdefault(numbers, []).append(name)
-    return [f"{what}: {_held(heads, list(fitted))}" for what, heads in found.items()]
+    return [f"{what}: {_held(where, list(fitted))}" for what, where in found.items()]
 
 
 def _held(heads: Mapping[str, Mapping[str, list[str]]], features: list[str]) -> str:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from headwise.contrast.collect import BATCH
-from headwise.contrast.measured import ABLATIONS, SIDES, Measured, MeasuredFeature, pad_keys
+from headwise.contrast.measured import ABLATIONS, SIDES, Measured, MeasuredFeature, Shard, pad_keys
+from headwise.contrast.subspaces import random_subspaces
 from headwise.contrast.swaps import Edited, SwapRows, dose_response, edit_rows, swap_keys
 from headwise.errors import HeadwiseError
+from headwise.model.threads import steady
 from headwise.progress import Tick
+from headwise.randomness import keyed
+from headwise.scale.stages import ValueJob
+from headwise.scale.work import Chunk
 from headwise.tasks.labelled.types import Example
 from headwise.types import Head, Subspace
 
@@ -28,13 +33,19 @@ DOSES = (0.0, 0.25, 0.5, 0.75, 1.0)
 class Probe:
     """What is tested of one feature of one head, and what it is compared with."""
 
+    head: Head
     name: str
     query: Subspace
     key: Subspace
-    random: Tensor
-    """Random bases of the same rank [draws, d_head, rank]."""
     controls: Mapping[str, Subspace]
     """Other subspaces of keys to swap: principal components of the same rank, the mean difference."""
+    draws: int
+    seed: int
+
+    def random(self) -> Tensor:
+        """Random bases of the same rank [draws, d_head, rank], always the same: no process need be handed them."""
+        generator = keyed(self.seed, "random", str(self.head), self.name)
+        return random_subspaces(self.key.d_head, self.key.rank, self.draws, generator=generator)
 
 
 def swap_positions(examples: Sequence[Example]) -> list[tuple[int, int]]:
@@ -136,7 +147,7 @@ def _measure_feature(row: SwapRows, probe: Probe, new_q: Tensor | None) -> Measu
     without = edit_rows(row, key_bases=v, mode="ablate"), edit_rows(row, query_bases=u, mode="ablate")
     return MeasuredFeature(
         swap=swap_keys(row, v).first(),
-        random=swap_keys(row, probe.random),
+        random=swap_keys(row, probe.random()),
         dose=dose_response(row, v, torch.tensor(DOSES)).first(),
         controls={
             name: swap_keys(row, subspace.basis.double()[None]).first()
@@ -145,3 +156,19 @@ def _measure_feature(row: SwapRows, probe: Probe, new_q: Tensor | None) -> Measu
         ablations=dict(zip(ABLATIONS, (edited.first() for edited in without), strict=True)),
         sides=sides,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class SwapJob(ValueJob):
+    """Makes every edit of every probe on test prompts."""
+
+    kind: ClassVar = Shard
+    probes: Mapping[Head, Sequence[Probe]]
+    shown: int
+    """Test prompts whose vectors are kept for pictures, up to a whole chunk."""
+
+    def make(self, model: Model, chunk: Chunk[Example], tick: Tick, /) -> Shard:
+        with steady():
+            rows = capture_rows(model, chunk.items, list(self.probes), tick)
+            vectors = rows.vectors() if chunk.start < self.shown else None
+            return Shard(measure(rows, self.probes, offset=chunk.start), vectors)

@@ -34,19 +34,11 @@ class Edited:
     log_odds: Tensor
     """log(target / original) after the edit minus before it."""
 
-    def stacked(self) -> Tensor:
-        """All three in one tensor [..., 3, n], for a file."""
-        return torch.stack([self.original, self.target, self.log_odds], -2)
-
-    @classmethod
-    def of(cls, stacked: Tensor) -> Edited:
-        """Back from :meth:`stacked`."""
-        return cls(*stacked.double().unbind(-2))
-
     @classmethod
     def cat(cls, parts: Sequence[Edited]) -> Edited:
         """Several groups of prompts, one after another."""
-        return cls.of(torch.cat([part.stacked() for part in parts], -1))
+        names = ("original", "target", "log_odds")
+        return cls(*(torch.cat([getattr(part, name) for part in parts], -1) for name in names))
 
     def first(self) -> Edited:
         """The first subspace alone: [..., n]."""

@@ -13,7 +13,6 @@ from headwise.contrast.measured import Measured
 from headwise.contrast.rows import DoseRow, DrawRow, FeatureRow, SwapRow
 from headwise.contrast.swap_tests import DOSES
 from headwise.contrast.swaps import Edited, swap_test
-from headwise.errors import HeadwiseError
 from headwise.intervals import estimated, picked
 from headwise.randomness import keyed
 from headwise.types import Estimate, Head
@@ -24,7 +23,6 @@ RESAMPLES = 500
 
 def feature_row(study: HeadStudy, item: BankFeature, measured: Measured, *, seed: int) -> FeatureRow:
     """Ranks of one feature, and its swap against random subspaces with intervals."""
-    full_change(item.head, measured)
     reports, edits = study.reports_of(item), measured.features[item.name]
     test = swap_test(
         edits.swap,
@@ -63,19 +61,19 @@ def feature_row(study: HeadStudy, item: BankFeature, measured: Measured, *, seed
     )
 
 
-def full_change(head: Head, measured: Measured) -> float:
+def full_change(measured: Measured) -> float:
     """What swapping whole keys does to the log-odds: the yardstick of every share."""
-    whole = float(measured.full.log_odds.mean())
-    if abs(whole) < 1e-12:
-        raise HeadwiseError(
-            f"swapping whole keys changes nothing in {head}, so no feature of it can be tested: name other heads"
-        )
-    return whole
+    return float(measured.full.log_odds.mean())
+
+
+def changes_nothing(measured: Measured) -> bool:
+    """Whether there is no yardstick."""
+    return abs(full_change(measured)) < 1e-12
 
 
 def swap_rows(head: Head, measured: Measured, *, seed: int) -> Iterator[SwapRow]:
     """Every condition of every feature."""
-    whole = full_change(head, measured)
+    whole = full_change(measured)
     every = [("", "none", measured.none), ("", "full", measured.full)]
     for name, feature in measured.features.items():
         every += [(name, condition, edited) for condition, edited in feature.conditions.items()]
@@ -103,7 +101,7 @@ def _columns(name: str, found: Estimate) -> dict[str, float]:
 
 def draw_rows(head: Head, measured: Measured) -> Iterator[DrawRow]:
     """Every random subspace of every feature."""
-    whole = full_change(head, measured)
+    whole = full_change(measured)
     for name, feature in measured.features.items():
         for number, (original, target, odds) in enumerate(_means(feature.random)):
             yield DrawRow(
@@ -113,7 +111,7 @@ def draw_rows(head: Head, measured: Measured) -> Iterator[DrawRow]:
 
 def dose_rows(head: Head, measured: Measured) -> Iterator[DoseRow]:
     """Every feature's swap made in part."""
-    whole = full_change(head, measured)
+    whole = full_change(measured)
     for name, feature in measured.features.items():
         for dose, (original, target, odds) in zip(DOSES, _means(feature.dose), strict=True):
             yield DoseRow(

@@ -11,6 +11,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +27,34 @@ LEAST_TOKENS = 128
 FAIR = 1.1
 """How much longer the longest part may take than an even share would."""
 
+STEADY = 8
+"""Threads that batches are cut for where the numbers must not depend on how many there are."""
+
+_helpers: ContextVar[int | None] = ContextVar("helpers", default=None)
+"""Threads that compute parts inside :func:`steady`."""
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """Inside, numbers are the same to the bit for any number of threads.
+
+    Batches are cut at the same places on every machine, and one thread computes each part from end to end; as many
+    parts are under way as there are threads. Everything else has one thread.
+    """
+    threads = torch.get_num_threads()
+    inside = _helpers.set(_helpers.get() or threads)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        _helpers.reset(inside)
+
 
 def parts(model: Model, lengths: Sequence[int]) -> list[range]:
     """How to cut a batch of prompts, sorted by length: one range where it is better left whole."""
     whole = [range(len(lengths))]
-    threads = torch.get_num_threads()
+    threads = torch.get_num_threads() if _helpers.get() is None else STEADY
     if threads == 1 or sum(lengths) < 2 * LEAST_TOKENS or not _may_spread(model):
         return whole
     for number in range(threads, 1, -1):
@@ -74,13 +99,19 @@ def _filled(lengths: Sequence[int], most: int) -> list[range]:
 def side_by_side(tasks: Sequence[Callable[[threading.Event], Any]]) -> list[Any]:
     """Run tasks at once, each with its share of torch's threads; all have ended when this returns or raises.
 
+    Inside :func:`steady` each has one thread, and they take turns where there are fewer threads than tasks.
+
     A task is given an event; once it is set, because another one failed or the caller was interrupted, nobody waits
     for the result.
     """
-    given_up = threading.Event()
-    if len(tasks) == 1:
-        return [tasks[0](given_up)]
-    pool = _pool(len(tasks), torch.get_num_threads(), os.getpid())
+    given_up, helpers = threading.Event(), _helpers.get()
+    if len(tasks) == 1 or helpers == 1:
+        return [task(given_up) for task in tasks]
+    if helpers is None:
+        each = max(1, torch.get_num_threads() // len(tasks))  # fewer cores than parts: they share one
+        pool = _pool(len(tasks), each, os.getpid())
+    else:
+        pool = _pool(min(helpers, len(tasks)), 1, os.getpid())
     futures: list[Future[Any]] = []
     try:
         futures += (pool.submit(task, given_up) for task in tasks)
@@ -96,15 +127,15 @@ def side_by_side(tasks: Sequence[Callable[[threading.Event], Any]]) -> list[Any]
 
 # A few stay: sooner or later torch's buffers of a thread that ends are lost. A forked process needs its own.
 @lru_cache(maxsize=4)
-def _pool(workers: int, threads: int, _process: int) -> ThreadPoolExecutor:
+def _pool(workers: int, threads_each: int, _process: int) -> ThreadPoolExecutor:
     pool = ThreadPoolExecutor(workers, "headwise")
-    all_here = threading.Barrier(workers + 1)
+    all_here, threads = threading.Barrier(workers + 1), torch.get_num_threads()
 
     def start() -> None:
         # The number of threads is each thread's own, but the first look at it resets it, and setting it also sets
         # what threads that come later start with: hence look first, and set it back once all are here.
         torch.get_num_threads()
-        torch.set_num_threads(max(1, threads // workers))  # fewer cores than parts: they share one
+        torch.set_num_threads(threads_each)
         all_here.wait()
 
     for _ in range(workers):

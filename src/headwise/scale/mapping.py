@@ -10,21 +10,13 @@ many more as the engine works ahead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from torch import Tensor
 
 from headwise.progress import Tick
-from headwise.scale import tensors
 from headwise.scale.disk import Interrupted
 from headwise.scale.engines import Engine, Item, Job, Made
 from headwise.scale.work import Chunk, Keeper
-
-if TYPE_CHECKING:
-    from headwise.model.model import Model
 
 
 def map_chunks(
@@ -59,19 +51,3 @@ def map_chunks(
                     "a finished part of the work was removed or changed meanwhile: run the same command again"
                 )
             yield job.from_bytes(content)
-
-
-@dataclass(frozen=True)
-class TensorJob:
-    """A job whose results are named tensors, made by a function of the chunk in this process."""
-
-    of: Callable[[Chunk, Tick], dict[str, Tensor]]
-
-    def make(self, model: Model, chunk: Chunk, tick: Tick, /) -> dict[str, Tensor]:
-        return self.of(chunk, tick)
-
-    def to_bytes(self, made: dict[str, Tensor], /) -> bytes:
-        return tensors.to_bytes(made)
-
-    def from_bytes(self, content: bytes, /) -> dict[str, Tensor]:
-        return tensors.from_bytes(content)[0]

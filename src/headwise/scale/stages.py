@@ -17,7 +17,7 @@ from headwise.scale.disk import disk_trouble_told
 from headwise.scale.engines import Engine, Item, Job, Made, ThisProcess
 from headwise.scale.folder import RunFolder
 from headwise.scale.mapping import map_chunks
-from headwise.scale.values import values_bytes, values_from
+from headwise.scale.values import value_bytes, value_from, values_bytes, values_from
 from headwise.scale.work import Chunk
 
 if TYPE_CHECKING:
@@ -55,6 +55,18 @@ class Stages:
         if self.folder is None:
             return nullcontext()
         return disk_trouble_told(self.folder.path, lambda: f"{self.done} finished parts of the work are kept")
+
+
+class ValueJob:
+    """The bytes of a job that makes one value of a chunk."""
+
+    kind: ClassVar[Any]
+
+    def to_bytes(self, made: Any, /) -> bytes:
+        return value_bytes(made)
+
+    def from_bytes(self, content: bytes, /) -> Any:
+        return value_from(self.kind, content)
 
 
 class ValuesJob:
