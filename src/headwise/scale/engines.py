@@ -6,6 +6,7 @@ An engine is handed a job, chunks and what keeps them, and gives back what the j
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
 from collections import deque
@@ -129,10 +130,12 @@ class Processes:
             self.workers, mp_context=get_context("spawn"), initializer=_begin
         )
         left, begun = iter(chunks), deque[tuple[Chunk[Item], Future[bytes]]]()
+        # As bytes: between processes, torch would open a file for every tensor, more than a process may have.
+        asked = pickle.dumps(job)
 
         def begin(count: int) -> None:
             for _, chunk in zip(range(count), left, strict=False):
-                begun.append((chunk, pool.submit(_work, self.source, job, chunk, keeper)))
+                begun.append((chunk, pool.submit(_work, self.source, asked, pickle.dumps(chunk), keeper)))
 
         try:
             begin(AHEAD * self.workers)
@@ -150,8 +153,10 @@ class Processes:
                 f"a worker process died (out of memory, or killed): {kept}run the same command again to continue, "
                 "with fewer workers if memory is short"
             ) from None
-        except BaseException:  # also where the caller leaves half-way: nobody waits for what was begun
-            self.close()
+        except BaseException as error:
+            # Nobody waits for what was begun; but a caller that has taken all comes back for the next stage.
+            if begun or not isinstance(error, GeneratorExit):
+                self.close()
             raise
 
     def close(self) -> None:
@@ -197,7 +202,9 @@ def _model(source: ModelSource) -> Model:
     return _loaded
 
 
-def _work(source: ModelSource, job: Job[Any, Any], chunk: Chunk[Any], keeper: Keeper | None) -> bytes:
+def _work(source: ModelSource, asked: bytes, items: bytes, keeper: Keeper | None) -> bytes:
+    job: Job[Any, Any] = pickle.loads(asked)
+    chunk: Chunk[Any] = pickle.loads(items)
     content = job.to_bytes(job.make(_model(source), chunk, lambda more: None))
     if keeper is not None:
         keeper.keep(chunk, content)
