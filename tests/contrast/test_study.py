@@ -179,6 +179,24 @@ def test_a_head_whose_keys_make_no_difference_is_named(monkeypatch):
         find_features(MODEL, "binding", **SMALL)
 
 
+def test_chosen_heads_whose_keys_make_no_difference_are_skipped(monkeypatch, tmp_path):
+    idle, good = headwise.Head(0, 1), [headwise.Head(1, 2), headwise.Head(2, 0)]
+    named = find_features(MODEL, "binding", heads=good, **SMALL)
+    chosen = [good[0], idle, good[1]]
+    monkeypatch.setattr(study_module, "choose_heads", lambda *_: chosen)
+    found = find_features(MODEL, "binding", out=tmp_path / "run", **SMALL)
+    skipped = "swapping whole keys changes nothing in L0H1, so no feature can be tested there: skipped"
+    assert skipped in found.warnings
+    assert not any("L0H1" in warning for warning in found.warnings if warning != skipped)
+    assert sorted(found.chosen) == sorted(map(str, good))
+    assert {h.head for h in found.heads if h.chosen} == set(found.chosen)
+    for table in ("features", "swaps", "draws", "doses", "angles", "attribution", "spectra", "growth"):
+        assert {row.head for row in getattr(found, table)} == {row.head for row in getattr(named, table)}, (
+            table
+        )
+    assert torch.equal(found.gallery.k, named.gallery.k)
+
+
 def test_bank_is_saved_loaded_and_tied_to_its_model(run):
     found, out = run
     bank = FeatureBank.load(out)

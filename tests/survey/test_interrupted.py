@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from pace import first_is_quick
+from processes import alive, children_of, kill_first_child
 from run_folders import flips, one_line
 from toy_answers import COUNT, contents, kept, small_model
 
@@ -35,25 +36,6 @@ from headwise.survey.records import CircuitRun
 from headwise.toy.small_lm import DATA
 
 CHUNKS = ["000-000000000.chunk", "000-000000032.chunk"]
-
-
-def children_of(pid: int) -> list[int]:
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.slow
@@ -111,7 +93,7 @@ def test_a_worker_that_dies_loses_nothing(answer_file: Path, whole_run: Path, tm
     def start(_: str, done: int, total: int) -> None:
         # The pool starts its processes after the first report: wait for one, then end it.
         if done == 0:
-            threading.Thread(target=_kill_first_child).start()
+            threading.Thread(target=kill_first_child).start()
 
     with pytest.raises(HeadwiseError, match=r"a worker process died .* run the same command again"):
         trace_many(small_model(), answer_file, out=out, workers=2, progress=start)
@@ -128,15 +110,6 @@ def test_workers_of_a_broken_pool_are_ended() -> None:
     with pytest.raises(BrokenProcessPool):
         pending.result(timeout=60)
     pool.shutdown()
-
-
-def _kill_first_child() -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for child in multiprocessing.active_children():
-            os.kill(child.pid or 0, signal.SIGKILL)
-            return
-        time.sleep(0.01)
 
 
 def test_a_full_disk_keeps_what_was_traced(

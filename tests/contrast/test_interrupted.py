@@ -1,4 +1,4 @@
-"""The folder of a contrastive run: killed, filled, damaged or changed, it ends with the same bytes or in one line."""
+"""A study of features that is interrupted, killed or out of room: the same bytes in the end, or one line."""
 
 from __future__ import annotations
 
@@ -11,80 +11,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from run_folders import flips, holding, one_line, signed_again
+from box_runs import go, lines, stopped
+from processes import alive, children_of
+from run_folders import one_line
 from toy_answers import contents, write_lines
-from words import worded_model
 
 import headwise
 from headwise.contrast import study as study_module
 from headwise.contrast.result import FILES, FeaturesResult
-from headwise.contrast.rows import DrawRow
 from headwise.contrast.study import find_features
 from headwise.errors import HeadwiseError
 from headwise.scale import disk, folder, work
 from headwise.scale.folder import WORK
-from headwise.scale.manifest import read_manifest
 from headwise.toy.small_lm import DATA
 
-MODEL = worded_model()
-WORDS = ("jam", "pen", "key", "map", "cup", "hat", "tea", "egg")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _small_shards() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study_module, "SHARD", 8)
-        yield
-
-
-def lines(features: tuple[str, ...] = ("box",)) -> list[dict[str, Any]]:
-    return [
-        {
-            "prompt": f"The [[right:{a}]] is in Box A . The [[wrong:{b}]] is in Box B . The {a} is in Box",
-            "positive": ["right"],
-            "negative": ["wrong"],
-            "groups": {"entity": a},
-            "feature": features[i % len(features)],
-        }
-        for a in WORDS
-        for i, b in enumerate(w for w in WORDS if w != a)
-    ]
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_lines(tmp_path_factory.mktemp("lines") / "boxes.jsonl", lines())
-
-
-def go(file: Path, out: Path, **options: Any) -> FeaturesResult:
-    return find_features(MODEL, file, heads="L1H2,L2H0", out=out, **options)
-
-
-@pytest.fixture(scope="module")
-def whole(file: Path, tmp_path_factory: pytest.TempPathFactory, _small_shards: None) -> dict[str, bytes]:
-    """The files of a run that nobody disturbed."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    go(file, out)
-    return contents(out)
-
-
-def stopped(file: Path, out: Path, stage: str, at: int) -> list[Path]:
-    """Interrupt a run in a stage; the chunks that it keeps."""
-
-    def stop(now: str, done: int, total: int) -> None:
-        if now == stage and done >= at:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        go(file, out, progress=stop)
-    return sorted((out / WORK).glob(work.CHUNKS))
+pytestmark = pytest.mark.usefixtures("small_shards")
 
 
 @pytest.mark.parametrize("stage", ["finding heads", "fitting box", "testing swaps"])
@@ -99,11 +44,13 @@ def test_an_interrupted_run_ends_with_the_same_bytes_in_every_file(
 
 
 @pytest.mark.slow
-def test_a_killed_run_continues_to_the_same_bytes(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_killed_run_continues_to_the_same_bytes(file: Path, tmp_path: Path, workers: str) -> None:
     out, undisturbed = tmp_path / "run", tmp_path / "whole"
     # Whatever the clock does: as soon as two shards are there, the process is gone.
     small = "import headwise.contrast.study as s; s.SHARD = 8; from headwise.cli.main import run; run()"
     asked = ["features", str(file), "--model", str(DATA), "--heads", "L1H2", "--out", str(out)]
+    asked += ["--workers", workers]
     command = [sys.executable, "-c", small, *asked]
     source = str(Path(headwise.__file__).parent.parent)
     process = subprocess.Popen(
@@ -116,10 +63,13 @@ def test_a_killed_run_continues_to_the_same_bytes(file: Path, tmp_path: Path) ->
         and time.monotonic() < deadline
     ):
         time.sleep(0.001)
+    below = children_of(process.pid)
     process.send_signal(signal.SIGKILL)
     _, told = process.communicate()
     assert process.returncode == -signal.SIGKILL, told.decode()
     assert "not finished" in one_line(lambda: FeaturesResult.load(out))
+    while any(map(alive, below)) and time.monotonic() < deadline:  # or they would write there still
+        time.sleep(0.05)
     model = headwise.load(DATA, check=False)
     for place in (out, undisturbed):
         find_features(model, file, heads="L1H2", out=place)
@@ -210,48 +160,6 @@ def test_features_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["named.jsonl", "sub"]
 
 
-@pytest.mark.parametrize("damage", ["empty", "half", "folder", "flip", "other place", "other run"])
-def test_damaged_chunks_are_made_again(
-    file: Path, tmp_path: Path, whole: dict[str, bytes], damage: str
-) -> None:
-    out = tmp_path / "run"
-    chunk, second, *_ = stopped(file, out, "testing swaps", 1)
-    content = chunk.read_bytes()
-    if damage == "folder":
-        chunk.unlink()
-        chunk.mkdir()
-    elif damage == "other place":
-        shutil.copy(second, chunk)
-    elif damage == "other run":
-        contrast_of = tmp_path / "other"
-        with suppress(KeyboardInterrupt):
-            find_features(MODEL, file, heads="L0H0", out=contrast_of, progress=_at_the_end_of_scanning)
-        shutil.copy(contrast_of / WORK / chunk.name, chunk)
-        assert chunk.read_bytes() != content
-    else:
-        chunk.write_bytes(
-            {"empty": b"", "half": content[:100], "flip": next(flips(content, 1, "chunk"))}[damage]
-        )
-    go(file, out)
-    assert contents(out) == whole
-
-
-def _at_the_end_of_scanning(stage: str, done: int, total: int) -> None:
-    if stage != "finding heads":
-        raise KeyboardInterrupt
-
-
-def test_every_flipped_bit_of_a_chunk_is_noticed(file: Path, tmp_path: Path) -> None:
-    chunks = stopped(file, tmp_path / "run", "testing swaps", 9)
-    keeper = work.Keeper(tmp_path / "run" / WORK, 2, read_manifest(tmp_path / "run").stamp)
-    chunk = work.Chunk(0, (None,) * 8)
-    assert keeper.place(chunk) in chunks
-    assert keeper.has(chunk)
-    for other in flips(keeper.place(chunk).read_bytes(), 100, "bits"):
-        with holding(keeper.place(chunk), other):
-            assert not keeper.has(chunk)
-
-
 def test_other_versions_make_their_work_anew(
     file: Path, tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,82 +236,6 @@ def test_a_refused_run_leaves_nothing_behind(
     for out in (tmp_path / "a" / "b" / "run", tmp_path / "empty"):
         assert one_line(lambda out=out: go(file, out)) == "no"
     assert [p.name for p in tmp_path.rglob("*")] == ["empty"]
-
-
-def test_every_flipped_bit_of_a_finished_run_is_noticed(file: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    go(file, out)
-    for name in (*FILES, "manifest.json"):
-        for other in flips((out / name).read_bytes(), 15, name):
-            with holding(out / name, other):
-                one_line(lambda: FeaturesResult.load(out))
-    for name in (*FILES, "manifest.json"):
-        (out / name).rename(tmp_path / "aside")
-        assert name in one_line(lambda: FeaturesResult.load(out))
-        (out / name).mkdir()
-        assert name in one_line(lambda: FeaturesResult.load(out))
-        (out / name).rmdir()
-        (tmp_path / "aside").rename(out / name)
-    FeaturesResult.load(out)
-
-
-@pytest.mark.parametrize(
-    ("table", "column", "value"),
-    [
-        ("heads", "score", float("nan")),
-        ("heads", "head", "L9H9"),
-        ("swaps", "original", 7.0),
-        ("swaps", "head", "x"),
-        ("features", "rank", -5),
-        ("features", "name", "other"),
-        ("features", "p_value", 2.0),
-        ("swaps", "condition", "none at all"),
-        ("angles", "side", "both"),
-        ("draws", "target", float("inf")),
-    ],
-)
-def test_tables_changed_on_purpose_are_refused(
-    file: Path, tmp_path: Path, table: str, column: str, value: Any
-) -> None:
-    out = tmp_path / "run"
-    go(file, out)
-    place = out / f"{table}.parquet"
-    found = pq.read_table(place)
-    rows = found.to_pylist()
-    for row in rows if column == "condition" else rows[:1]:
-        row[column] = value
-    pq.write_table(found.from_pylist(rows, schema=found.schema), place)
-    assert one_line(lambda: FeaturesResult.load(out))
-    signed_again(out)
-    one_line(lambda: FeaturesResult.load(out))
-
-
-def test_tables_of_other_types_are_refused(file: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    go(file, out)
-    place = out / "draws.parquet"
-    found = pq.read_table(place)
-    for other in (
-        found.set_column(2, "draw", found.column("draw").cast("double")),
-        found.drop_columns(["share"]),
-        found.append_column("more", found.column("share")),
-    ):
-        pq.write_table(other, place)
-        signed_again(out)
-        assert "draws.parquet" in one_line(lambda: FeaturesResult.load(out))
-    pq.write_table(found, place)
-    signed_again(out)
-    assert FeaturesResult.load(out).draws == tuple(DrawRow(**row) for row in found.to_pylist())
-
-
-def test_a_run_of_other_weights_is_refused(file: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    go(file, out)
-    signed_again(out, weight_hash="0" * 64)
-    assert "features.safetensors" in one_line(lambda: FeaturesResult.load(out))
-    for other in (None, "", 5, MODEL.weight_hash[:-1]):
-        signed_again(out, weight_hash=other)
-        one_line(lambda: FeaturesResult.load(out))
 
 
 def test_the_document_holds_no_time(whole: dict[str, bytes]) -> None:
