@@ -159,15 +159,17 @@ export const course = (from: Placed, to: Placed, plan: Layout, by: Grouping, lin
     const [a, b] = [from.x + (right * from.wide) / 2, to.x + (right * to.wide) / 2];
     const passed = by === 'none' ? between(from, to, plan.placed.values()).map((one) => one.x + one.wide / 2) : [];
     const far = right * Math.max(right * a, right * b, ...passed) + right * out;
-    return `M${a},${from.y} C${far},${from.y - 8} ${far},${to.y + 16} ${b},${to.y + 4}`;
+    // A curve comes three quarters of the way to the points that bend it.
+    const bend = (4 * far - (a + b) / 2) / 3;
+    return `M${a},${from.y} C${bend},${from.y - 8} ${bend},${to.y + 16} ${b},${to.y + 4}`;
   }
   // From another token: out at the side and in at the side, past the boxes of its own column.
-  if (by === 'none' && Math.abs(from.x - to.x) >= (from.wide + to.wide) / 2) {
+  if (by === 'none' && from.node.at !== to.node.at) {
     const right = from.x < to.x ? 1 : -1;
     const [a, b] = [from.x + (right * from.wide) / 2, to.x - (right * to.wide) / 2];
     const reach = Math.max(24, Math.min(150, Math.abs(b - a) * 0.6));
     return `M${a},${from.y} C${a + right * reach},${from.y} ${b - right * reach},${to.y + 5} ${b},${to.y + 5}`;
   }
-  const bend = Math.max(14, Math.min(90, Math.abs(rise) * 0.45));
+  const bend = Math.max(4, Math.min(90, Math.abs(rise) * 0.5));
   return `M${from.x},${y1} C${from.x},${y1 - bend} ${to.x},${y2 + bend} ${to.x},${y2}`;
 };
