@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import inspect
 import io
@@ -181,6 +182,32 @@ def test_equations_and_sections_that_the_code_cites_exist() -> None:
                 assert f"## {section} " in method[page], f"{file.name} cites {page}.md {section}"
                 cited += 1
     assert cited > 20
+
+
+def test_refusals_that_troubleshooting_explains_are_those_that_headwise_makes() -> None:
+    """Every quoted line is made of texts of the program, in order; what stands for data in it is left out."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    lines = [" ".join(line.split()) for line in re.findall(r'\*\*"([^"]+)"\*\*', page)]
+    assert len(lines) > 6
+    made = []
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                made.append(
+                    "".join(str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values)
+                )
+    for line in lines:
+        parts = [part.strip() for part in re.split(r"…|^key|' \w+'|\d+(?: and \d+)?", line) if part.strip()]
+        assert any(re.search(".*".join(map(re.escape, parts)), one) for one in made), f"nothing says {line!r}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_files_that_pages_name_exist(page: Path) -> None:
+    names = re.findall(
+        r"`((?:src|tests|docs|tools|benchmarks|headwise)/[\w./-]+)`", page.read_text(encoding="utf-8")
+    )
+    for name in names:
+        assert any((root / name).exists() for root in (ROOT, ROOT / "src")), f"{name!r} does not exist"
 
 
 # --- true: what examples print -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from headwise.cli.progress import live_bar, stage_bars, timed_bar
 from headwise.errors import HeadwiseError
 from headwise.progress import Working, drawn_by
 from headwise.show.kit.terminal import PlainConsole, attention_table, console
+from headwise.show.kit.terminal import table as rows_table
 
 NASTY = "\x1b]0;owned\x9c\x9b31m[/x][link=https://a.b]:smile: \u202eabc"
 SHOWN = r"\x1b]0;owned\x9c\x9b31m[/x][link=https://a.b]:smile: \u202eabc"
@@ -109,3 +110,22 @@ def test_words_that_glue_stands_for_are_spaces_again() -> None:
     out = io.StringIO()
     PlainConsole(file=out, width=80).print("' a b' and ' c'", Text("' d'", style="bold"), soft_wrap=True)
     assert out.getvalue() == "' a b' and ' c' ' d'\n"
+
+
+def test_headers_that_leave_no_room_for_the_cells_take_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = (
+        "signals of",
+        "not of",
+        "number",
+        "in own prompts (control)",
+        "in the other's (control)",
+        "gap",
+    )
+    row = ("a family", "another", "4", "-0.21 (-0.00)", "+0.09 (-0.01)", "-0.30 (-0.35 to -0.25), p 0.001")
+    console().print(rows_table(columns, [row]))
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1].split("  ")[-1].strip() == row[-1]
+    assert ["gap" in line for line in shown] == [False, True, False]
+    assert "in own prompts" in shown[0] and "(control)" in shown[1]
+    console().print(rows_table(columns[:3], [row[:3]]))
+    assert len(capsys.readouterr().out.splitlines()) == 2

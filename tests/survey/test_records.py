@@ -179,8 +179,8 @@ def test_what_is_not_a_finished_run_is_refused(tmp_path: Path, circuits: list[Ci
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("x")
     assert "no manifest.json" in refused(tmp_path / "notes")
-    with RunFolder(tmp_path / "other", "contrast", {"seed": 0}):
-        assert "another kind (contrast)" in refused(tmp_path / "other")
+    with RunFolder(tmp_path / "other", "features", {"seed": 0}):
+        assert "another kind (features)" in refused(tmp_path / "other")
     with RunFolder(tmp_path / "begun", "circuits", CONFIG):
         assert "not finished" in refused(tmp_path / "begun")
     assert "no run folder" in refused()

@@ -31,7 +31,7 @@ from headwise.tasks.labelled.types import HeadRule
 if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
 
-KIND = "contrast"
+KIND = "features"
 DOCUMENT, VECTORS = "run.json", "vectors.safetensors"
 FILES = (*(f"{table}.parquet" for table in ROWS), BANK, VECTORS, DOCUMENT)
 """All that a finished run consists of, besides its manifest."""
@@ -145,7 +145,19 @@ class FeaturesResult:
     def summary(self) -> list[tuple[str, ...]]:
         """A table of the features: header, then one row per feature."""
         rows = [
-            ("head", "feature", "rank", "null", "saturated", "original", "target", "share", "percentile", "p")
+            (
+                "head",
+                "feature",
+                "rank",
+                "99 %",
+                "null",
+                "saturated",
+                "original",
+                "target",
+                "share",
+                "percentile",
+                "p",
+            )
         ]
         for f in self.features:
             (clean,) = where(self.swaps, head=f.head, condition="none")
@@ -153,6 +165,7 @@ class FeaturesResult:
                 (
                     f.head,
                     f.name,
+                    str(f.rank),
                     str(f.rank_energy),
                     str(f.rank_null),
                     "yes" if f.saturated else "no",

@@ -1,7 +1,7 @@
 """The folder of one run: it is refused if it holds anything else, one process works there, and a run that is
 refused leaves nothing behind.
 
-    with RunFolder(out, "contrast", config) as folder:   # locked; the same configuration continues
+    with RunFolder(out, "features", config) as folder:   # locked; the same configuration continues
         …
         folder.finish("heads.parquet", "run.json")       # their digests make the run finished
 

@@ -16,7 +16,7 @@ WORK = ".headwise-work"
 def refuse_taken(path: str | Path, kind: str) -> Manifest | None:
     """Refuse a folder in which no run of this kind can begin or continue; the manifest, if there is one already.
 
-    >>> refuse_taken("/usr", "contrast")
+    >>> refuse_taken("/usr", "features")
     Traceback (most recent call last):
     ...
     headwise.errors.HeadwiseError: '/usr' holds other files (...): choose an out= folder that is empty or new

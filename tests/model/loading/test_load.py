@@ -158,7 +158,7 @@ def test_remote_code_needs_to_be_asked_for(tmp_path: Path) -> None:
 
 def test_hub_out_of_reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    assert "'someone/some-model' is no folder here and the hub cannot be reached" in refused(
+    assert "'someone/some-model' is not a folder here, and the hub cannot be reached" in refused(
         "someone/some-model"
     )
 

@@ -60,7 +60,7 @@ def reason_of(place: ModelPlace, part: str, error: BaseException) -> str:
         )
     if not place.local and (raised("OfflineModeIsEnabled", "LocalEntryNotFoundError") or _no_network(chain)):
         return (
-            f"{name!r} is no folder here and the hub cannot be reached: check the network and HF_HUB_OFFLINE"
+            f"{name!r} is not a folder here, and the hub cannot be reached: check the network and HF_HUB_OFFLINE"
             ", or use a local folder, a .gguf file or the default model"
         )
     if part == "weights" and not place.local and "safetensors" in text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -112,15 +113,32 @@ def table(
         padding=(0, 1, 0, indent) if indent else (0, 2, 0, 0),
         show_header=header,
     )
+    heads = _headers(columns, [[cell.cell_len for cell in row] for row in cells], WIDTH - indent)
     for i, column in enumerate(columns):
         number = column not in left and _numbers(row[i].plain for row in cells)
         # A bar keeps its blanks, and a short name is not worth breaking.
         whole = number or all(len(row[i]) <= SHORT for row in cells)
-        made.add_column(column, justify="right" if number else "left", no_wrap=whole, overflow="fold")
+        made.add_column(heads[i], justify="right" if number else "left", no_wrap=whole, overflow="fold")
     for row in cells:
         made.add_row(*row)
     # A table's own title would be folded to the table's width.
     return Group(Text(title, style="italic"), made) if title else made
+
+
+def _headers(columns: Sequence[str], widths: Sequence[Sequence[int]], room: int) -> list[str]:
+    """The headers; in a table that has no room for them as they are, those longer than their cells take several lines.
+
+    >>> _headers(["prompts", "in own prompts (control)"], [[2, 13]], 30)
+    ['prompts', 'in own prompts\\n(control)']
+    """
+    widest = [max((row[i] for row in widths), default=0) for i in range(len(columns))]
+    if sum(max(len(c), w) + 2 for c, w in zip(columns, widest, strict=True)) - 2 <= room:
+        return list(columns)
+    folded = (
+        textwrap.wrap(column, max(width, 14), break_long_words=False) if len(column) > width else [column]
+        for column, width in zip(columns, widest, strict=True)
+    )
+    return ["\n".join(lines) for lines in folded]
 
 
 def _numbers(cells: Iterable[str]) -> bool:
