@@ -32,17 +32,27 @@ export const ExplanationPage = ({ data, host }: { data: ExplanationDocument; hos
 export const ExplanationView = ({ data, host }: { data: ExplanationDocument; host: Host }) => {
   const attention = useMemo(() => attentionOf(data), [data]);
   const [row, setRow] = useState(data.query);
+  // What does not depend on the row shown is not drawn again with it.
+  const [head, account] = useMemo(
+    () => [
+      <Head data={data} />,
+      <>
+        {data.log_odds.keys > 1 ? <Place data={data} /> : null}
+        <WhatAndWho data={data} host={host} />
+        <Consequence data={data} />
+        <Proof data={data} />
+        <Around data={data} />
+        <Features data={data} />
+        <Rivals data={data} />
+      </>,
+    ],
+    [data, host],
+  );
   return (
     <Tokens.Provider value={data.tokens}>
-      <Head data={data} />
+      {head}
       <Prompt data={data} attention={attention} row={row} onRow={setRow} host={host} />
-      {data.log_odds.keys > 1 ? <Place data={data} /> : null}
-      <WhatAndWho data={data} host={host} />
-      <Consequence data={data} />
-      <Proof data={data} />
-      <Around data={data} />
-      <Features data={data} />
-      <Rivals data={data} />
+      {account}
       {attention ? <Pattern data={data} attention={attention} row={row} onRow={setRow} /> : null}
       <HowTo />
     </Tokens.Provider>

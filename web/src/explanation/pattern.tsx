@@ -134,6 +134,10 @@ export const Pattern = ({ data, attention, row, onRow }: PatternProps) => {
       }
     return found.sort((a, b) => b[2] - a[2]).slice(0, LISTED);
   }, [attention, T]);
+  const listed = useMemo(
+    () => <Numbers title={`Numbers of the ${strongest.length} strongest cells`} columns={['query', 'key', 'attention']} rows={strongest.map(([query, key, a]) => [<Tok at={query} />, <Tok at={key} />, a])} />,
+    [strongest],
+  );
   const [q, k] = cursor ?? [data.query, data.key];
   return (
     <section class="pattern">
@@ -178,7 +182,7 @@ export const Pattern = ({ data, attention, row, onRow }: PatternProps) => {
             <span>═ row shown above</span>
           </div>
         </div>
-        <Numbers title={`Numbers of the ${strongest.length} strongest cells`} columns={['query', 'key', 'attention']} rows={strongest.map(([query, key, a]) => [<Tok at={query} />, <Tok at={key} />, a])} />
+        {listed}
       </figure>
     </section>
   );
