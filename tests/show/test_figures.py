@@ -63,3 +63,7 @@ def test_losses_have_ticks_of_their_own() -> None:
     (overlay,) = [axis for name, axis in layout.items() if name.startswith("yaxis") and "overlaying" in axis]
     assert overlay["tickmode"] == "auto"
     assert [layout["xaxis"]["tickvals"][i] for i in range(4)] == [1, 2, 5, 10]
+    # One line per head, beside the figure: ten lines below it would lie on the axis's title.
+    figure = training_course(points, [[1, 4.3], [99, 3.1]])
+    assert [trace["name"] for trace in legend_of(figure)] == ["task accuracy", "loss", "L0H0"]
+    assert layout["legend"]["x"] > 1

@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 
 from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
-from headwise.show.kit.theme import NEUTRAL, PALETTE, STEPS, styled
+from headwise.show.kit.theme import AT_RIGHT, NEUTRAL, PALETTE, STEPS, styled
 from headwise.toy.sparse_attention import LEAST, Point, course_summary, task_heads
 
 PROSE = Prose.read("toy/training.md")
@@ -49,12 +49,15 @@ def training_course(points: Sequence[Point], losses: Sequence[Sequence[float]] =
         )
     for i, head in enumerate(task_heads(points[-1])[:DRAWN]):
         colour = (PALETTE[0], PALETTE[1], PALETTE[3], PALETTE[4])[i]
+        # One line in the legend per head; the caption says what is dotted.
         for kind, dash in (("sparsity", "solid"), ("rotated", "dot")):
             figure.add_trace(
                 go.Scatter(
                     x=steps,
                     y=[p.heads[head][kind] for p in points],
                     name=f"{head}{' rotated' if kind == 'rotated' else ''}",
+                    legendgroup=head,
+                    showlegend=kind == "sparsity",
                     mode="lines+markers",
                     line={"color": colour, "dash": dash},
                 ),
@@ -71,7 +74,8 @@ def training_course(points: Sequence[Point], losses: Sequence[Sequence[float]] =
     return styled(
         figure,
         height=640,
-        legend={"orientation": "h", "y": -0.2, "x": 0},
+        # Beside the axis of the loss: below the figure, its lines would lie on the title of the steps.
+        legend=AT_RIGHT | {"x": 1.1},
         margin={"l": 60, "r": 60, "t": 30, "b": 60},
     )
 
