@@ -68,8 +68,10 @@ const grid = (graph: Graph, tokens: readonly string[], label: (at: number) => st
   const placed = new Map<string, Placed>();
   for (const column of columns)
     rows.forEach((row, i) => {
-      let x = column.x + SPACE;
-      for (const node of cells.get(`${row}:${column.at}`) ?? []) {
+      const list = cells.get(`${row}:${column.at}`) ?? [];
+      // In the middle of the column, beside the lane for lines that swing past.
+      let x = column.x + Math.max(SPACE, (column.wide - ARC - list.reduce((a, n) => a + wideOf(n) + SPACE, -SPACE)) / 2);
+      for (const node of list) {
         const wide = wideOf(node);
         placed.set(node.id, { node, x: x + wide / 2, y: lines.middles[i] as number, wide, high: highOf(node) });
         x += wide + SPACE;

@@ -13,6 +13,9 @@ import { course, layout } from './layout';
 export const LINES: Record<Line, string> = { query: 'query side', key: 'key side', account: 'account through an MLP', answer: 'share of the answer' };
 const MEANING: Record<Line, string> = { query: 'query side, attention taken', key: 'key side, attention taken', account: 'account through an MLP (not causal),', answer: 'share of the answer' };
 
+/** A drawing that is a little too wide is drawn smaller; one that is much too wide scrolls. */
+const SMALLEST = 0.8;
+
 interface PictureProps {
   graph: Graph;
   by?: Grouping;
@@ -47,7 +50,11 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
   // A drawing wider than its box opens at the answer.
   useEffect(() => {
     const place = root === undefined ? undefined : plan.placed.get(root);
-    if (box.current && place) box.current.scrollLeft = place.x - box.current.clientWidth / 2;
+    if (!box.current || !place) return;
+    const column = plan.columns.find((c) => c.at === place.node.at);
+    const end = column ? column.x + column.wide + 16 : place.x + box.current.clientWidth / 2;
+    const scale = (box.current.firstElementChild?.clientWidth ?? plan.width) / plan.width;
+    box.current.scrollLeft = Math.min(end * scale - box.current.clientWidth, (place.x - place.wide) * scale);
   }, [plan, root]);
 
   const centre = pointed ?? pinned;
@@ -84,7 +91,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
 
   return (
     <div class="picture" ref={box} tabIndex={0} role="group" aria-label={label}>
-      <svg width={plan.width} height={plan.height} viewBox={`0 0 ${plan.width} ${plan.height}`} onClick={() => onPin?.(null)}>
+      <svg width={plan.width} height={plan.height} viewBox={`0 0 ${plan.width} ${plan.height}`} style={{ maxWidth: `max(100%, ${Math.round(SMALLEST * plan.width)}px)` }} onClick={() => onPin?.(null)}>
         {plan.columns.map((c) => (
           <g>
             <rect class="col" x={c.x} y={2} width={c.wide} height={plan.floor - 2} rx={7} />
