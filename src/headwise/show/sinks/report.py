@@ -50,7 +50,7 @@ ONE_BY_ONE: TableColumns[dict[str, Any]] = {
     "unused channels": lambda r: r["control"],
     "error of prediction": lambda r: r["error"],
     "signals": lambda r: r["signals"],
-    "to the next token": lambda r: r["to_next"],
+    "to the runner-up": lambda r: r["to_next"],
     "to the top gainer": lambda r: r["to_top_gainer"],
     "to itself": lambda r: r["to_itself"],
 }

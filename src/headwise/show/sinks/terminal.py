@@ -134,7 +134,7 @@ def _one_by_one(study: SinksResult) -> RenderableType:
         )
         for r in study.one_by_one
     ]
-    columns = ("side", "firings", "untouched", "predicted", "edited", "error", "unused", "to the next token")
+    columns = ("side", "firings", "untouched", "predicted", "edited", "error", "unused", "to the runner-up")
     return table(columns, rows, title="Attention on the sink without a firing's own signals")
 
 
