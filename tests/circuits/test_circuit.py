@@ -94,7 +94,9 @@ def test_smaller_circuits(circuit: Circuit) -> None:
 
 def test_exports(circuit: Circuit, tmp_path: Path) -> None:
     graph = circuit.to_networkx()
-    assert graph.number_of_edges() == len(circuit.edges)
+    assert circuit.accounts and graph.number_of_edges() == len(circuit.edges) + len(circuit.accounts)
+    kinds = [data["kind"] for *_, data in graph.edges(data=True)]
+    assert kinds.count("account") == len(circuit.accounts)
     path = tmp_path / "c.graphml"
     replace(circuit, tokens=("\x00", *circuit.tokens[1:])).to_graphml(path)
     again = networkx.read_graphml(path)

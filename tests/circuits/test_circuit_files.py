@@ -28,7 +28,7 @@ MODEL = tiny("llama-biased", torch.float64)
 WHOLE = largest_circuit(MODEL, vectors=True)
 INNER = next(e for e in WHOLE.edges if e.channels)
 SMALL = WHOLE.between(INNER.source, INNER.target)
-"""A few nodes with their signals: enough to have every field, small enough that changes hit each of them."""
+"""A few nodes with signals and accounts: enough to have every field, small enough that changes hit each of them."""
 
 
 def as_json(value: Any) -> bytes:
@@ -60,18 +60,21 @@ def test_files_are_byte_stable_and_complete(path: Path, tmp_path: Path) -> None:
     assert path.read_bytes() == second.read_bytes()
     assert set(loaded.nodes) == set(WHOLE.nodes)
     assert {e.id: (e, e.signal) for e in loaded.edges} == {e.id: (e, e.signal) for e in WHOLE.edges}
-    assert replace(loaded, nodes=(), edges=()) == replace(WHOLE, nodes=(), edges=())
+    assert WHOLE.accounts and {e.id: e for e in loaded.accounts} == {e.id: e for e in WHOLE.accounts}
+    bare = {"nodes": (), "edges": (), "accounts": ()}
+    assert replace(loaded, **bare) == replace(WHOLE, **bare)
 
 
 def test_a_file_of_the_first_release_is_read(path: Path) -> None:
-    """It had no strengths, difference, top or start yet."""
-    data = WHOLE.to_json()
+    """It had no strengths, difference, top or start yet, and no accounts."""
+    data = WHOLE.causal().to_json()
     del data["difference"], data["top"], data["start"]
     for edge in data["edges"]:
-        del edge["strengths"]
+        del edge["strengths"], edge["kind"], edge["unit"]
     path.write_bytes(as_json(data))
     loaded = Circuit.load(path, MODEL)
-    assert {e.id for e in loaded.edges} == {e.id for e in WHOLE.edges}
+    assert {e.id: e.unit for e in loaded.edges} == {e.id: e.unit for e in WHOLE.causal().edges}
+    assert loaded.accounts == () and {e.kind for e in loaded.edges} == {"causal"}
     assert loaded.difference is None and loaded.edges[0].strengths == ()
     assert loaded.start == 0
 
@@ -214,10 +217,14 @@ def normal(data: dict[str, Any]) -> dict[str, Any]:
     data = {"difference": None, "top": None, **data}
     data["nodes"] = sorted(data["nodes"], key=lambda n: n["id"])
     data["edges"] = sorted(
-        ({"strengths": [], "signal": None, **e} for e in data["edges"]),
-        key=lambda e: (e["source"], e["target"], e["side"]),
+        ({"strengths": [], "signal": None, "kind": "causal", **e, "unit": unit(e)} for e in data["edges"]),
+        key=lambda e: (e["source"], e["target"], e["side"], e["unit"]),
     )
     return data
+
+
+def unit(edge: dict[str, Any]) -> str:
+    return edge.get("unit") or ("answer" if edge["target"].startswith("answer@") else "attention")
 
 
 def same_or_refused(path: Path, content: bytes) -> None:

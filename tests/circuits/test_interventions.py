@@ -79,7 +79,7 @@ def test_ablating_nothing_changes_nothing_and_ablating_all_equals_uniform_values
     assert logits is not None
     clean = float(logits[0, 0, circuit.answer_id] - logits[0, 0, circuit.wrong_id])
     assert got.clean == pytest.approx(clean, abs=1e-9)
-    assert got.firings == len([n for n in circuit.heads if n.key <= n.query])
+    assert got.firings == len([n for n in circuit.causal().heads if n.key <= n.query])
     assert len({got.none, got.outside_ablated, got.inside_ablated, got.clean}) == 4
     assert len(got.random_inside_ablated) == 3
 

@@ -30,7 +30,7 @@ def test_a_run_holds_what_tracing_alone_finds(whole_run: Path) -> None:
     model = small_model()
     assert run.traced == list(range(COUNT))
     for number, line in enumerate(answer_lines(COUNT)):
-        alone = headwise.trace(model, line["prompt"], answer=line["answer"], wrong=line["wrong"])
+        alone = headwise.trace(model, line["prompt"], answer=line["answer"], wrong=line["wrong"], mlp_depth=0)
         found = run.circuit(number)
         assert {(e.id, frozenset(e.channels)) for e in found.edges} == {
             (e.id, frozenset(e.channels)) for e in alone.edges
@@ -263,7 +263,7 @@ def test_indirect_objects_in_the_default_model(smollm2: Model, tmp_path: Path) -
     assert circuit.weight_hash == smollm2.weight_hash
     assert {labels["order"] for labels in run.labels} == {"ABBA", "BABA"}
     text = circuit.prompt
-    alone = headwise.trace(smollm2, text or "", answer=circuit.answer_id, wrong=circuit.wrong_id)
+    alone = headwise.trace(smollm2, text or "", answer=circuit.answer_id, wrong=circuit.wrong_id, mlp_depth=0)
     shared = {e.id for e in alone.edges} & {e.id for e in circuit.edges}
     assert len(shared) > 0.9 * max(len(alone.edges), len(circuit.edges))
 

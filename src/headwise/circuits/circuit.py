@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from headwise.basis_names import BasisName
 from headwise.errors import HeadwiseError
 from headwise.strings import counted
+from headwise.tracing.through import Unit
 from headwise.types import AnswerIds, Cell, Component, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ ABSOLUTE = BasisName("singular", "absolute", "")
 """The channels of circuits that do not name theirs: those of version 0.1 and of the published tracer."""
 
 NodeKind = Literal["head", "mlp", "embedding", "bias", "offset", "answer"]
+EdgeKind = Literal["causal", "account"]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """A component at token positions. For every kind but ``head``, ``query`` and ``key`` are its one token.
 
-    ``layer`` is −1 for the embedding and for offsets, and the number of layers for the answer.
+    ``layer`` is −1 for the embedding and for heads' offsets, and the number of layers for the answer.
     """
 
     kind: NodeKind
@@ -65,7 +67,7 @@ class Node:
             return Component("head", self.layer, self.head, self.key)
         if self.kind == "answer":
             raise HeadwiseError("the answer is not a component")
-        return Component(self.kind, self.layer if self.kind in ("mlp", "bias") else -1)
+        return Component(self.kind, -1 if self.kind == "embedding" else self.layer)
 
     @property
     def name(self) -> str:
@@ -75,13 +77,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What one component wrote into some channels of one side of a firing.
+    """What one component wrote into some channels of one side of a firing, or what an MLP owes to one that it read.
 
     ``weight`` is the attention that its removal took (for an edge into the answer: its share of the answer);
     ``channels`` are in the order of removal, none for an edge into the answer; ``strengths`` are what was written along
     each channel (in the singular basis along u_k at the query, v_k at the key's token), as the head reads it.
     ``signal`` is the removed vector in the head's space (of the query, or of the key at the node's key token), kept on
     request.
+
+    An *account* goes into an MLP, has no channels, and is not causal: nothing was removed to find it. Its weight is the
+    part of what the MLP's write took above that it accounts for: of the attention, on that ``side`` of the heads that
+    read the MLP, or of the answer (``account_of``).
     """
 
     source: str
@@ -91,10 +97,27 @@ class Edge:
     channels: tuple[int, ...] = ()
     strengths: tuple[float, ...] = ()
     signal: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
+    account_of: Unit | None = None
+
+    @property
+    def kind(self) -> EdgeKind:
+        return "causal" if self.account_of is None else "account"
+
+    @property
+    def unit(self) -> Unit:
+        """What the weight is a part of."""
+        return self.account_of or ("answer" if self.target.startswith("answer@") else "attention")
 
     @property
     def id(self) -> str:
-        return f"{self.source} -> {self.target} [{self.side}]"
+        """
+        >>> Edge("MLP2@4", "L9H6@14<-4", "key", 0.2, (3,)).id
+        'MLP2@4 -> L9H6@14<-4 [key]'
+        >>> Edge("L1H0@4<-3", "MLP2@4", "key", 0.1, account_of="attention").id
+        'L1H0@4<-3 -> MLP2@4 [account of attention, key]'
+        """
+        how = self.side if self.account_of is None else f"account of {self.account_of}, {self.side}"
+        return f"{self.source} -> {self.target} [{how}]"
 
 
 @dataclass(frozen=True)
@@ -128,7 +151,7 @@ class Circuit:
     nodes: tuple[Node, ...]
     """Firings of heads, other components, and the answer."""
     edges: tuple[Edge, ...]
-    """The signals that join them, and what the answer was made of."""
+    """Causal: the signals that join them, each seen by taking it away, and what the answer was made of."""
     tokens: tuple[str, ...] = ()
     """[T]: the prompt's tokens as text."""
     token_ids: tuple[int, ...] = ()
@@ -163,6 +186,8 @@ class Circuit:
     """The position id of the first token in that pass."""
     basis: BasisName = ABSOLUTE
     """What the channels of its edges are channels of."""
+    accounts: tuple[Edge, ...] = ()
+    """What MLPs owe to what they read. Never counted as causal; :meth:`causal` leaves them out."""
 
     @cached_property
     def by_id(self) -> dict[str, Node]:
@@ -190,9 +215,9 @@ class Circuit:
         return tuple(node for node in self.nodes if node.kind == "head")
 
     def into(self, id: str, side: Side | None = None) -> tuple[Edge, ...]:
-        """Edges into a node, of both sides or of one, heaviest first."""
+        """Edges into a node, of both sides or of one, heaviest first; those into an MLP are accounts."""
         self.node(id)
-        found = (e for e in self.edges if e.target == id and side in (None, e.side))
+        found = (e for e in (*self.edges, *self.accounts) if e.target == id and side in (None, e.side))
         return tuple(sorted(found, key=lambda e: -e.weight))
 
     def signal(self, edge: Edge) -> Signal:
@@ -205,11 +230,16 @@ class Circuit:
         return [self.signal(edge) for edge in self.into(id, None if sides == "both" else sides)]
 
     def out_of(self, id: str) -> tuple[Edge, ...]:
-        """Edges out of a node, heaviest first."""
+        """Edges out of a node, accounts among them, heaviest first."""
         self.node(id)
-        return tuple(sorted((e for e in self.edges if e.source == id), key=lambda e: -e.weight))
+        found = (e for e in (*self.edges, *self.accounts) if e.source == id)
+        return tuple(sorted(found, key=lambda e: -e.weight))
 
     # --- smaller circuits ----------------------------------------------------------------------------------------
+
+    def causal(self) -> Circuit:
+        """The circuit without its accounts, and without what leads to the answer through them alone."""
+        return self._reaching(self.edges, ()) if self.accounts else self
 
     def filter(
         self,
@@ -220,54 +250,51 @@ class Circuit:
     ) -> Circuit:
         """Keep edges of at least this weight, on these sides, from sources of these kinds; edges into the answer stay
         whatever their weight. What no longer leads to the answer goes."""
-        kept = []
-        for edge in self.edges:
-            to_answer = edge.target.startswith("answer")
+
+        def stays(edge: Edge) -> bool:
             fits = edge.weight >= min_weight and edge.side in sides
             of_kind = kinds is None or self.by_id[edge.source].kind in kinds
-            if of_kind and (fits or to_answer):
-                kept.append(edge)
-        return self._reaching(kept)
+            return of_kind and (fits or edge.target.startswith("answer"))
+
+        return self._reaching(filter(stays, self.edges), filter(stays, self.accounts))
 
     def prune_tokens(self, positions: Iterable[int]) -> Circuit:
         """Leave out firings that read the given tokens (attention sinks: usually position 0) and what only fed them."""
         sinks = set(positions)
         gone = {n.id for n in self.nodes if n.kind == "head" and n.key in sinks}
-        return self._reaching([e for e in self.edges if e.source not in gone and e.target not in gone])
+
+        def stays(edge: Edge) -> bool:
+            return edge.source not in gone and edge.target not in gone
+
+        return self._reaching(filter(stays, self.edges), filter(stays, self.accounts))
 
     def between(self, source: str, target: str) -> Circuit:
         """The subgraph of all paths from one node to another."""
         for end in (source, target):
             self.node(end)
-        down = self._closure(source, self.edges, forward=True)
-        up = self._closure(target, self.edges, forward=False)
-        inside = down & up
-        return self._with([e for e in self.edges if e.source in inside and e.target in inside], inside)
+        every = (*self.edges, *self.accounts)
+        inside = _closure(source, every, forward=True) & _closure(target, every, forward=False)
+        return self._with(self.edges, self.accounts, inside)
 
-    def _closure(self, start: str, edges: Iterable[Edge], *, forward: bool) -> set[str]:
-        links: dict[str, list[str]] = {}
-        for edge in edges:
-            a, b = (edge.source, edge.target) if forward else (edge.target, edge.source)
-            links.setdefault(a, []).append(b)
-        seen, queue = {start}, deque([start])
-        while queue:
-            for following in links.get(queue.popleft(), ()):
-                if following not in seen:
-                    seen.add(following)
-                    queue.append(following)
-        return seen
-
-    def _reaching(self, edges: list[Edge]) -> Circuit:
+    def _reaching(self, edges: Iterable[Edge], accounts: Iterable[Edge]) -> Circuit:
+        edges, accounts = tuple(edges), tuple(accounts)
         ends = [n.id for n in self.nodes if n.kind == "answer"]
-        alive = (
-            set().union(*(self._closure(end, edges, forward=False) for end in ends))
-            if ends
-            else set(self.by_id)
-        )
-        return self._with([e for e in edges if e.source in alive and e.target in alive], alive)
+        alive = set(self.by_id)
+        if ends:
+            alive = set().union(*(_closure(end, (*edges, *accounts), forward=False) for end in ends))
+        return self._with(edges, accounts, alive)
 
-    def _with(self, edges: list[Edge], nodes: set[str]) -> Circuit:
-        return replace(self, nodes=tuple(n for n in self.nodes if n.id in nodes), edges=tuple(edges))
+    def _with(self, edges: Iterable[Edge], accounts: Iterable[Edge], nodes: set[str]) -> Circuit:
+        def inside(chosen: Iterable[Edge]) -> tuple[Edge, ...]:
+            return tuple(e for e in chosen if e.source in nodes and e.target in nodes)
+
+        return replace(
+            self,
+            nodes=tuple(n for n in self.nodes if n.id in nodes),
+            edges=inside(edges),
+            accounts=inside(accounts),
+            counterfactuals=tuple(c for c in self.counterfactuals if c.target in nodes),
+        )
 
     # --- out of headwise -------------------------------------------------------------------------------------------
 
@@ -329,6 +356,7 @@ class Circuit:
             counted(len(self.heads), "head firing"),
             counted(len(self.nodes), "node"),
             counted(len(self.edges), "edge"),
+            *([counted(len(self.accounts), "account")] if self.accounts else []),
         )
         return f"Circuit({answer}{', '.join(sizes)})"
 
@@ -336,6 +364,21 @@ class Circuit:
         from headwise.show.notebook import circuit
 
         return circuit(self)
+
+
+def _closure(start: str, edges: Iterable[Edge], *, forward: bool) -> set[str]:
+    """Every node that edges lead to from one, or from which they lead to it."""
+    links: dict[str, list[str]] = {}
+    for edge in edges:
+        a, b = (edge.source, edge.target) if forward else (edge.target, edge.source)
+        links.setdefault(a, []).append(b)
+    seen, queue = {start}, deque([start])
+    while queue:
+        for following in links.get(queue.popleft(), ()):
+            if following not in seen:
+                seen.add(following)
+                queue.append(following)
+    return seen
 
 
 def node_of(component: Component, position: int, attention: float | None = None) -> Node:

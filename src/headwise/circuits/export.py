@@ -31,11 +31,13 @@ def to_networkx(circuit: Circuit) -> networkx.MultiDiGraph:
             attention=node.attention,
             label=circuit.label(node.id),
         )
-    for edge in circuit.edges:
+    for edge in (*circuit.edges, *circuit.accounts):
         graph.add_edge(
             edge.source,
             edge.target,
-            key=edge.side,
+            key=edge.side if edge.kind == "causal" else f"{edge.side} account of {edge.unit}",
+            kind=edge.kind,
+            unit=edge.unit,
             side=edge.side,
             weight=edge.weight,
             channels=list(edge.channels),
@@ -110,8 +112,10 @@ def to_attribution_graph(circuit: Circuit) -> dict[str, Any]:
             "weight": e.weight,
             "side": e.side,
             "channels": list(e.channels),
+            "kind": e.kind,
+            "unit": e.unit,
         }
-        for e in circuit.edges
+        for e in (*circuit.edges, *circuit.accounts)
     ]
     return {
         "metadata": {

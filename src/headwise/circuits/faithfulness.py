@@ -3,7 +3,8 @@
 What is ablated are firings. A firing (head, query d, key j) that is ablated still attends, but what it carries,
 A_dj · v_j, is replaced by A_dj times the mean value over the keys the row sees: the head's message is gone, its usual
 write stays. MLPs and embeddings are left in place and react to what reaches them. Random circuits of the same size
-(as many firings in each layer, at the same query positions) are the control.
+(as many firings in each layer, at the same query positions) are the control. Firings that only an account of an MLP
+leads to are not part of what is tested.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
         The answer's logit difference in each case.
     """
     require_fit(circuit, model)
-    heads = [n for n in circuit.heads if n.key <= n.query]
+    heads = [n for n in circuit.causal().heads if n.key <= n.query]
     if not heads:
         raise HeadwiseError("this circuit has no head: there is nothing to ablate")
     tokens = len(circuit.token_ids)

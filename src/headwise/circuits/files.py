@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise import jsons
-from headwise.circuits.circuit import Circuit
+from headwise.circuits.circuit import Circuit, Edge
 from headwise.circuits.schema import SCHEMA, CircuitShape, require_fit, require_prompt
 from headwise.errors import HeadwiseError
 from headwise.files import write_json
@@ -59,8 +59,10 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
                 "channels": list(e.channels),
                 "strengths": list(e.strengths),
                 **({} if e.signal is None else {"signal": list(e.signal)}),
+                "kind": e.kind,
+                "unit": e.unit,
             }
-            for e in circuit.edges
+            for e in (*circuit.edges, *circuit.accounts)
         ],
         "counterfactuals": [
             {
@@ -83,8 +85,13 @@ def in_order(circuit: Circuit) -> Circuit:
     """The circuit with its nodes and edges in the order of the file, in which it has one form alone."""
     nodes = sorted(circuit.nodes, key=lambda n: (n.layer, n.kind, n.head or 0, n.query, n.key))
     place = {node.id: number for number, node in enumerate(nodes)}
-    edges = sorted(circuit.edges, key=lambda e: (place[e.target], e.side, -e.weight, place[e.source]))
-    return replace(circuit, nodes=tuple(nodes), edges=tuple(edges))
+
+    def sort(edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
+        return tuple(
+            sorted(edges, key=lambda e: (place[e.target], e.unit, e.side, -e.weight, place[e.source]))
+        )
+
+    return replace(circuit, nodes=tuple(nodes), edges=sort(circuit.edges), accounts=sort(circuit.accounts))
 
 
 def save(circuit: Circuit, path: str | Path) -> None:

@@ -84,6 +84,10 @@ def choose_edges(circuit: Circuit, edges: Sequence[str] | None = None, top: int 
             found = [e for e in inner if e.id == name or (e.source, e.target) == (source, target)]
         else:
             found = [e for e in inner if e.target == name]
+        if not found and any(name in (e.id, e.target, f"{e.source} -> {e.target}") for e in circuit.accounts):
+            raise HeadwiseError(
+                f"{name!r} accounts for what an MLP read, which is no signal to take away: name an edge into a head"
+            )
         if not found:
             raise HeadwiseError(
                 f"{name!r} is not an edge of this circuit: write SOURCE -> TARGET with the ids of its nodes"

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headwise.circuits.circuit import ABSOLUTE, Circuit, Counterfactual, Edge, Node, NodeKind
+from headwise.circuits.circuit import ABSOLUTE, Circuit, Counterfactual, Edge, EdgeKind, Node, NodeKind
 from headwise.errors import HeadwiseError
 from headwise.model.batch import checked_start
 from headwise.scale.manifest import BasisShape
 from headwise.tokens import NoTokenizer
+from headwise.tracing.through import Unit
 from headwise.types import Side
 from headwise.validation import Index, Row, Sha256, Shape, unfit
 
@@ -39,7 +40,8 @@ class NodeShape(Shape):
         is_head = self.kind == "head"
         if is_head != (self.head is not None):
             raise unfit("head is null" if is_head else f"head is {self.head}, but the node is not one")
-        if (self.layer == -1) != (self.kind in ("embedding", "offset")):
+        # A head's offset has no layer, an MLP's has the MLP's.
+        if (self.layer == -1) != (self.kind == "embedding") and (self.kind, self.layer) != ("offset", -1):
             raise unfit(f"layer is {self.layer}, which no node of kind {self.kind!r} has")
         if not is_head and (self.query != self.key or self.attention is not None):
             raise unfit(f"a node of kind {self.kind!r} has one position and no attention")
@@ -60,6 +62,8 @@ class EdgeShape(Shape):
     channels: Row[Index]
     strengths: Row[float] = ()
     signal: Row[float] | None = None
+    kind: EdgeKind = "causal"
+    unit: Unit | None = None
 
     @model_validator(mode="after")
     def _channels_agree(self) -> Self:
@@ -73,7 +77,14 @@ class EdgeShape(Shape):
     @property
     def edge(self) -> Edge:
         return Edge(
-            self.source, self.target, self.side, self.weight, self.channels, self.strengths, self.signal
+            self.source,
+            self.target,
+            self.side,
+            self.weight,
+            self.channels,
+            self.strengths,
+            self.signal,
+            self.unit if self.kind == "account" else None,
         )
 
 
@@ -130,20 +141,20 @@ class CircuitShape(Shape):
             if node.id in nodes:
                 raise unfit(f"node {node.id!r} is listed twice")
             nodes[node.id] = node
-        seen: set[tuple[str, str, str]] = set()
+        seen: set[str] = set()
         for number, edge in enumerate(self.edges):
             if reason := _misplaced(edge, nodes):
                 raise unfit(f"edges[{number}]: {reason}")
-            ends = (edge.source, edge.target, edge.side)
-            if ends in seen:
+            if edge.edge.id in seen:
                 raise unfit(f"edges[{number}]: the {edge.side} edge from {edge.source!r} is listed twice")
-            seen.add(ends)
+            seen.add(edge.edge.id)
         return self
 
     def circuit(self) -> Circuit:
         return Circuit(
             nodes=tuple(one.node for one in self.nodes),
-            edges=tuple(one.edge for one in self.edges),
+            edges=tuple(one.edge for one in self.edges if one.kind == "causal"),
+            accounts=tuple(one.edge for one in self.edges if one.kind == "account"),
             tokens=self.tokens,
             token_ids=self.token_ids,
             prompt=self.prompt,
@@ -170,6 +181,10 @@ def _misplaced(edge: EdgeShape, nodes: dict[str, NodeShape]) -> str | None:
         if end not in nodes:
             return f"{end[:40]!r} is not one of the nodes"
     source, target = nodes[edge.source], nodes[edge.target]
+    if edge.kind == "account":
+        return _unaccountable(edge, source, target)
+    if edge.unit not in (None, edge.edge.unit):
+        return f"its unit is {edge.unit!r}, which an edge into {target.id!r} does not have"
     if target.kind not in ("head", "answer"):
         return f"the target {target.id!r} reads nothing"
     if source.layer >= target.layer:
@@ -180,6 +195,20 @@ def _misplaced(edge: EdgeShape, nodes: dict[str, NodeShape]) -> str | None:
         return f"it has no channels into {target.id!r}"
     read = target.query if edge.side == "query" else target.key
     return None if source.query == read else f"{source.id!r} is not at position {read}, which is read"
+
+
+def _unaccountable(edge: EdgeShape, source: NodeShape, target: NodeShape) -> str | None:
+    """Why an account cannot be between these nodes: an MLP reads its own position, below it and in its own layer."""
+    if target.kind != "mlp":
+        return f"it is an account, but {target.id!r} is not an MLP"
+    if edge.unit is None:
+        return "an account has a unit: attention or answer"
+    if edge.channels or edge.signal is not None:
+        return "an account has neither channels nor a signal"
+    beside = source.kind in ("head", "bias", "offset") and source.layer == target.layer
+    if (source.layer >= target.layer and not beside) or (source.kind == "offset" and not beside):
+        return f"{source.id!r} is not read by {target.id!r}"
+    return None if source.query == target.query else f"{source.id!r} is not at position {target.query}"
 
 
 def require_fit(circuit: Circuit, model: Model, what: str = "this circuit") -> None:
@@ -206,7 +235,7 @@ def require_fit(circuit: Circuit, model: Model, what: str = "this circuit") -> N
             raise HeadwiseError(
                 f"{what}: node {node.id!r} is outside the prompt, which has {len(circuit.token_ids)} tokens"
             )
-    for edge in circuit.edges:
+    for edge in (*circuit.edges, *circuit.accounts):
         require_edge(edge, circuit, model, what)
 
 

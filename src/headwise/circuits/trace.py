@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 import torch
 from torch import Tensor
 
-from headwise.arguments import share
+from headwise.arguments import count, share
 from headwise.bases.basis import Bases
 from headwise.basis_names import BasisKind
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
@@ -31,6 +31,7 @@ from headwise.tracing.seeds import (
     probability_seeds,
     published_seeds,
 )
+from headwise.tracing.through import MLPRules
 from headwise.tracing.tracer import Traced, cell_of, trace_down
 from headwise.tracing.writes import PromptWrites, signal_vectors
 from headwise.types import AnswerIds, Side
@@ -68,6 +69,16 @@ def bases_for(model: Model, mode: str, basis: BasisKind) -> Bases:
     return Bases.of(model, basis)
 
 
+def mlp_rules(mode: str, cover: float, least: float, depth: int) -> MLPRules | None:
+    """How far MLPs are followed; None where they are leaves."""
+    rules = MLPRules(
+        share(cover, "mlp_cover", "a share"),
+        share(least, "mlp_least", "a share"),
+        count(depth, "mlp_depth", "is no depth", least=0),
+    )
+    return None if mode == "published" or rules.depth == 0 else rules
+
+
 @overload
 def trace(
     model: Model,
@@ -84,6 +95,9 @@ def trace(
     verify: bool = ...,
     vectors: bool = ...,
     start: int = ...,
+    mlp_cover: float = ...,
+    mlp_least: float = ...,
+    mlp_depth: int = ...,
 ) -> Circuit: ...
 @overload
 def trace(
@@ -101,6 +115,9 @@ def trace(
     verify: bool = ...,
     vectors: bool = ...,
     start: int = ...,
+    mlp_cover: float = ...,
+    mlp_least: float = ...,
+    mlp_depth: int = ...,
 ) -> list[Circuit]: ...
 def trace(
     model: Model,
@@ -117,6 +134,9 @@ def trace(
     verify: bool = False,
     vectors: bool = False,
     start: int = 0,
+    mlp_cover: float = MLPRules.cover,
+    mlp_least: float = MLPRules.least,
+    mlp_depth: int = MLPRules.depth,
 ) -> Circuit | list[Circuit]:
     """Trace a prompt (or several) to the circuit that made its answer, from one forward pass.
 
@@ -153,6 +173,13 @@ def trace(
         Whether to keep every edge's signal as a vector.
     start:
         The position of each prompt's first token, with nothing before it; 0 unless the model has rotary positions.
+    mlp_cover:
+        What an MLP wrote is shared among what it read, as an account that is not causal: the strongest writers that
+        together hold this part of what all helping writers bring. The published mode follows no MLPs.
+    mlp_least:
+        A writer with a smaller part of it is left out.
+    mlp_depth:
+        How many MLPs are followed one behind the other; 0: none.
 
     Returns
     -------
@@ -173,7 +200,7 @@ def trace(
         raise HeadwiseError(
             "top_k and top_p choose the answers themselves: leave out answer, or leave out top_k and top_p"
         )
-    rules = rules_for(mode, tau, rule)
+    rules = replace(rules_for(mode, tau, rule), mlps=mlp_rules(mode, mlp_cover, mlp_least, mlp_depth))
     bases = bases_for(model, mode, basis)
     circuits: dict[int, Circuit] = {}
     for indices in by_length(token_ids, 64, MAX_TOKENS):
@@ -293,7 +320,8 @@ def _circuit(model: Model, up: PromptWrites, traced: Traced, start: _Start, *, v
     for seed in traced.seeds:
         firing = cell_of(seed.component, last)
         attention = None if firing is None else traced.attention[firing]
-        edges.append(Edge(add(node_of(seed.component, last, attention)), end.id, "query", seed.weight))
+        source = add(node_of(seed.component, last, attention))
+        edges.append(Edge(source, end.id, "query", seed.weight))
     counterfactuals, unresolved = [], 0
     for firing, sides in traced.signals.items():
         target = add(Node.of(firing, traced.attention[firing]))
@@ -304,6 +332,12 @@ def _circuit(model: Model, up: PromptWrites, traced: Traced, start: _Start, *, v
                 counterfactuals.append(
                     Counterfactual(target, side, len(signals), signals.attention, signals.after)
                 )
+    accounts = []
+    for part in traced.parts:
+        above = cell_of(part.writer, part.position)
+        attention = None if above is None else traced.attention[above]
+        source, target = node_of(part.writer, part.position, attention), node_of(part.mlp, part.position)
+        accounts.append(Edge(add(source), add(target), part.side, part.weight, account_of=part.unit))
     notes = start.notes
     if unresolved:
         notes = (
@@ -314,6 +348,7 @@ def _circuit(model: Model, up: PromptWrites, traced: Traced, start: _Start, *, v
     return Circuit(
         nodes=tuple(nodes.values()),
         edges=tuple(edges),
+        accounts=tuple(accounts),
         tokens=shown(model.tokenizer, token_ids),
         token_ids=tuple(token_ids),
         answer=start.answer,

@@ -39,6 +39,18 @@ def trace(
     vectors: Annotated[
         bool, typer.Option("--vectors", help="Keep every edge's signal vector in the file.")
     ] = False,
+    mlp_cover: Annotated[
+        float,
+        typer.Option(
+            help="Follow each MLP to the strongest of what it read, until they hold this part.", metavar="P"
+        ),
+    ] = 0.8,
+    mlp_least: Annotated[
+        float, typer.Option(help="Leave out what brings an MLP less than this part.", metavar="P")
+    ] = 0.05,
+    mlp_depth: Annotated[
+        int, typer.Option(min=0, help="MLPs followed one behind the other; 0: none.", metavar="N")
+    ] = 3,
     top: options.Top = 15,
     prompt_file: options.PromptFile = None,
     chat: options.Chat = False,
@@ -78,6 +90,9 @@ def trace(
             verify=verify,
             vectors=vectors,
             start=start,
+            mlp_cover=mlp_cover,
+            mlp_least=mlp_least,
+            mlp_depth=mlp_depth,
         )
     if save is not None:
         circuit.save(save)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from headwise.model.norm import Norm
+if TYPE_CHECKING:
+    from headwise.model.anatomy import Norm
 
 NEAR_ZERO = 1e-7
 """Below this a pre-activation counts as 0, where the slope act(z)/z is its limit."""

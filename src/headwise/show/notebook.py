@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headwise.show.kit.escape import text
 from headwise.show.kit.table import Table, TableColumn, notebook
+from headwise.strings import counted
 from headwise.why.sentence import spoken
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ def _said(circuit: Circuit) -> str:
     """A circuit in a sentence."""
     over = f" over {circuit.wrong!r}" if circuit.wrong else ""
     of = "The circuit" if circuit.answer is None else f"The circuit of {circuit.answer!r}{over}"
-    return f"{of}: {len(circuit.heads)} head firings, {len(circuit.nodes)} nodes, {len(circuit.edges)} edges."
+    through = (
+        f", and {counted(len(circuit.accounts), 'account')} of what MLPs read" if circuit.accounts else ""
+    )
+    sizes = f"{len(circuit.heads)} head firings, {len(circuit.nodes)} nodes, {len(circuit.edges)} edges"
+    return f"{of}: {sizes}{through}."
 
 
 def features_result(run: FeaturesResult) -> str:

@@ -101,6 +101,8 @@ def circuits_of(model: Model, prompts: Sequence[AnswerPrompt], rules: TraceJob) 
             mode=rules.mode,
             tau=rules.tau,
             basis=rules.basis,
+            # The tables of a run hold signals; accounts through MLPs would only make it slower.
+            mlp_depth=0,
         )
         made |= dict(zip(places, circuits, strict=True))
     return [made[i] for i in range(len(prompts))]

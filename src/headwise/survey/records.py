@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 
 def circuit_rows(prompt: int, circuit: Circuit) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of edges and of firings, in a fixed order: from the answer downwards."""
+    """Rows of edges and of firings, in a fixed order: from the answer downwards. Accounts have no place in them."""
+    circuit = circuit.causal()
     after = {(c.target, c.side): c.predicted for c in circuit.counterfactuals}
     firings = [
         {

@@ -24,7 +24,7 @@ Unit = Literal["attention", "answer"]
 """What the weight of an edge is a part of."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MLPRules:
     """How far MLPs are followed."""
 

@@ -47,6 +47,8 @@ def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
     parts += [Text(), table(("from", "to", "side", "weight", "channels"), rows)]
     if len(ordered) > top:
         parts.append(Text(f"… and {counted(len(ordered) - top, 'more edge')}"))
+    if circuit.accounts:
+        parts += _through(circuit, top)
     checked = [abs(c.edited - c.predicted) for c in circuit.counterfactuals if c.edited is not None]
     if checked:
         parts.append(
@@ -56,6 +58,25 @@ def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
             )
         )
     return Group(*parts)
+
+
+def _through(circuit: Circuit, top: int) -> list[RenderableType]:
+    """What the MLPs had read: an account, told apart from what was tested."""
+    reached = len(circuit.nodes) - len(circuit.causal().nodes)
+    said = f"{counted(len(circuit.accounts), 'account')} of what MLPs had read lead to {counted(reached, 'more node')}"
+    heaviest = sorted(circuit.accounts, key=lambda e: (e.unit != "answer", -e.weight))
+    rows = [
+        (circuit.label(e.source), circuit.label(e.target), e.unit, e.side, f"{e.weight:.3f}")
+        for e in heaviest[:top]
+    ]
+    columns = ("read", "by", "part of", "side", "weight")
+    found: list[RenderableType] = [
+        Text(f"\nthrough MLPs (an account: nothing was removed to find it): {said}"),
+        table(columns, rows),
+    ]
+    if len(heaviest) > top:
+        found.append(Text(f"… and {counted(len(heaviest) - top, 'more account')}"))
+    return found
 
 
 def effects_table(effects: Sequence[Effect], faithful: Faithfulness | None) -> RenderableType:
