@@ -100,7 +100,7 @@ def test_circuits_come_back(tmp_path: Path, circuits: list[Circuit]) -> None:
 
 def test_a_rebuilt_circuit_can_be_intervened_on(tmp_path: Path) -> None:
     model = tiny("llama")
-    circuit = largest_circuit(model)
+    circuit = largest_circuit(model).causal()
     record = PromptRecord(row(0, circuit), circuit)
     config = CONFIG | {
         "model": model.name,
