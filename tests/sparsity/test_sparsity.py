@@ -71,7 +71,7 @@ def test_batched_cells_equal_the_one_cell_way(name: str) -> None:
         mine = sorted((c for c in cells if c.cell.head == head), key=lambda c: c.prompt)
         assert split.prompts.tolist() == [c.prompt for c in mine]
         for i, (prompt, cell) in enumerate(mine):
-            slow = split_cell(model, prompts[prompt], head, cell.query, cell.key)
+            slow = split_cell(model, prompts[prompt], head, cell.query, cell.key, frame="absolute")
             torch.testing.assert_close(split.relative[i], slow.relative, atol=1e-5, rtol=1e-4)
             assert float(split.attention[i]) == pytest.approx(slow.attention, abs=1e-6)
             assert float(split.sparsity[i]) == pytest.approx(float(sparsity(split.relative[i])), abs=1e-12)
@@ -219,22 +219,23 @@ def test_the_default_model_on_indirect_objects(
     assert 1_000_000 < (tmp_path / "run" / "report.html").stat().st_size < 2_000_000
 
 
+@pytest.mark.parametrize(("stage", "parts"), [("circuits", 1), ("channels", 3)])
 def test_an_interrupted_study_continues_to_the_same_bytes(
-    small: Model, task: AnswerSet, tmp_path: Path
+    small: Model, task: AnswerSet, tmp_path: Path, stage: str, parts: int
 ) -> None:
     def go(out: Path, progress: Any = None) -> SparsityResult:
         return find_sparsity(small, task, prompts=20, rotations=2, out=out, progress=progress)
 
-    def stop(stage: str, done: int, total: int) -> None:
-        if done >= 8:
+    def stop(now: str, done: int, total: int) -> None:
+        if now == stage and done >= 8:
             raise KeyboardInterrupt
 
     whole = go(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path / "run", stop)
-    assert len(kept(tmp_path / "run")) == 1
+    assert len(kept(tmp_path / "run")) == parts
     seen: list[int] = []
-    go(tmp_path / "run", lambda stage, done, total: seen.append(done))
+    go(tmp_path / "run", lambda now, done, total: seen.append(done) if now == stage else None)
     assert seen[:2] == [0, 8]
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
     assert set(contents(tmp_path / "run")) == {"manifest.json", "sparsity.json", "result.safetensors"}
@@ -278,3 +279,10 @@ def test_a_result_comes_back_from_its_folder(study: SparsityResult, tmp_path: Pa
     with pytest.raises(HeadwiseError, match=r"result.safetensors' is missing, damaged or of another run"):
         SparsityResult.load(tmp_path / "run")
     assert "channels needed" in study._repr_html_()
+
+
+@pytest.mark.slow
+def test_two_workers_find_the_same(small: Model, task: AnswerSet, tmp_path: Path) -> None:
+    for workers in (1, 2):
+        find_sparsity(small, task, prompts=12, rotations=2, out=tmp_path / str(workers), workers=workers)
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")

@@ -6,20 +6,30 @@ k̄ the mean of the other visible keys it is scale · q·(k_s − k̄), split ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from headwise.bases.basis import Basis
 from headwise.bases.relative import channels_needed, relative, relative_attention, sparsity
+from headwise.model.threads import steady
+from headwise.progress import Tick
 from headwise.randomness import keyed
+from headwise.scale.stages import Stages, ValuesJob
+from headwise.scale.work import Chunk, cut
 from headwise.types import Cell, Head
 
 if TYPE_CHECKING:
+    from headwise.model.capture import Captured
     from headwise.model.model import Model
+
+PART = 8
+"""Prompts worked on at a time."""
+MAX_TOKENS = 1024
+"""Tokens in one pass: all queries and keys of the heads are held."""
 
 
 class PromptCell(NamedTuple):
@@ -46,6 +56,19 @@ class SplitCells:
     """How far the channels' sums are from the model's own logits."""
     rotation_error: float
     """How far the rotated sums are from the others."""
+
+    @classmethod
+    def cat(cls, parts: Sequence[SplitCells]) -> SplitCells:
+        """Several groups of cells of one head, one after another."""
+        return cls(
+            head=parts[0].head,
+            prompts=torch.cat([part.prompts for part in parts]),
+            attention=torch.cat([part.attention for part in parts]),
+            relative=torch.cat([part.relative for part in parts]),
+            control=torch.cat([part.control for part in parts], 1),
+            error=max(part.error for part in parts),
+            rotation_error=max(part.rotation_error for part in parts),
+        )
 
     @property
     def sparsity(self) -> Tensor:
@@ -75,61 +98,96 @@ def split_cells(
     *,
     rotations: int = 8,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
+    work: Stages | None = None,
 ) -> dict[Head, SplitCells]:
     """Split every cell, head by head, with one capture of all prompts."""
-    heads = sorted({one.cell.head for one in cells})
     by_prompt: dict[int, list[Cell]] = {}
     for prompt, cell in cells:
         by_prompt.setdefault(prompt, []).append(cell)
-    prompts = sorted(by_prompt)
-    rows: dict[Head, list[tuple[int, float, Tensor, Tensor, float]]] = {head: [] for head in heads}
-    scale = torch.ones(len(heads), dtype=torch.float64)
-    for indices, got in model.stream_capture(
-        [list(token_ids[i]) for i in prompts], heads=heads, want=("q", "k", "pattern"), max_tokens=1024
-    ):
-        scale = got.scale.double()
-        for place, i in enumerate(indices):
-            for cell in by_prompt[prompts[i]]:
-                h = heads.index(cell.head)
-                q, k = got.q[place, h, cell.query].double().cpu(), got.k[place, h].double().cpu()
-                seen = got.visible[place, h, cell.query].cpu()
-                key = relative(k, cell.key, seen)
-                attention = float(got.pattern[place, h, cell.query, cell.key])
-                logits = (k @ q) * float(scale[h])
-                whole = float(relative_attention(logits[:, None], torch.tensor(cell.key), seen))
-                rows[cell.head].append((prompts[i], attention, q, key, whole))
-        if progress is not None:
-            progress(len(indices))
-    return {
-        head: _split(model, head, rows[head], float(scale[h]), rotations, seed)
-        for h, head in enumerate(heads)
-    }
+    asked = [CellsOf(i, tuple(token_ids[i]), tuple(by_prompt[i])) for i in sorted(by_prompt)]
+    run = work or Stages.here(model)
+    found: dict[Head, list[SplitCells]] = {}
+    for part in run("channels", SplitJob(rotations, seed), cut(asked, PART)):
+        for split in part:
+            found.setdefault(split.head, []).append(split)
+    return {head: SplitCells.cat(found[head]) for head in sorted(found)}
 
 
-def _split(
-    model: Model,
-    head: Head,
-    rows: Sequence[tuple[int, float, Tensor, Tensor, float]],
-    scale: float,
-    rotations: int,
-    seed: int,
-) -> SplitCells:
+@dataclass(frozen=True)
+class CellsOf:
+    """A prompt and its cells."""
+
+    prompt: int
+    token_ids: tuple[int, ...]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class SplitJob(ValuesJob):
+    """Splits the cells of some prompts; one value per head."""
+
+    kind: ClassVar = SplitCells
+    rotations: int
+    seed: int
+
+    def make(self, model: Model, chunk: Chunk[CellsOf], tick: Tick, /) -> list[SplitCells]:
+        heads = sorted({cell.head for one in chunk.items for cell in one.cells})
+        rows: dict[Head, list[_Row]] = {head: [] for head in heads}
+        with steady():
+            stream = model.stream_capture(
+                [list(one.token_ids) for one in chunk.items],
+                heads=heads,
+                want=("q", "k", "pattern"),
+                max_tokens=MAX_TOKENS,
+            )
+            for indices, got in stream:
+                for place, i in enumerate(indices):
+                    one = chunk.items[i]
+                    for cell in one.cells:
+                        rows[cell.head].append(_row(got, place, heads.index(cell.head), one.prompt, cell))
+            return [_split(model, head, rows[head], self.rotations, self.seed) for head in heads]
+
+
+class _Row(NamedTuple):
+    """One cell as it was captured; ``q`` is scaled like a logit, ``key`` is relative to the other keys."""
+
+    prompt: int
+    attention: float
+    q: Tensor
+    key: Tensor
+    whole: float
+    """Its relative attention."""
+
+
+def _row(got: Captured, place: int, head: int, prompt: int, cell: Cell) -> _Row:
+    scale = float(got.scale[head])
+    q, k = got.q[place, head, cell.query].double().cpu(), got.k[place, head].double().cpu()
+    seen = got.visible[place, head, cell.query].cpu()
+    return _Row(
+        prompt=prompt,
+        attention=float(got.pattern[place, head, cell.query, cell.key]),
+        q=q * scale,
+        key=relative(k, cell.key, seen),
+        whole=float(relative_attention(((k @ q) * scale)[:, None], torch.tensor(cell.key), seen)),
+    )
+
+
+def _split(model: Model, head: Head, rows: Sequence[_Row], rotations: int, seed: int) -> SplitCells:
     channels = Basis.of(model, head, frame="absolute")
-    rows = sorted(rows, key=lambda row: row[0])
-    q, key = torch.stack([row[2] for row in rows]), torch.stack([row[3] for row in rows])
-    by_channel = channels.split(q, key) * scale
+    rows = sorted(rows, key=lambda row: row.prompt)
+    q, key = torch.stack([row.q for row in rows]), torch.stack([row.key for row in rows])
+    by_channel = channels.split(q, key)
     control = torch.stack(
         [
-            channels.rotated(keyed(seed, "rotation", str(head), draw)).split(q, key) * scale
+            channels.rotated(keyed(seed, "rotation", str(head), draw)).split(q, key)
             for draw in range(rotations)
         ]
     )
-    whole = torch.tensor([row[4] for row in rows], dtype=torch.float64)
+    whole = torch.tensor([row.whole for row in rows], dtype=torch.float64)
     return SplitCells(
         head=head,
-        prompts=torch.tensor([row[0] for row in rows]),
-        attention=torch.tensor([row[1] for row in rows], dtype=torch.float64),
+        prompts=torch.tensor([row.prompt for row in rows]),
+        attention=torch.tensor([row.attention for row in rows], dtype=torch.float64),
         relative=by_channel,
         control=control,
         error=float((by_channel.sum(-1) - whole).abs().max()),

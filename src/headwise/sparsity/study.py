@@ -16,13 +16,13 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.intervals import estimate
-from headwise.progress import Begin, Progress, stages
+from headwise.progress import Progress, stages
 from headwise.scale.engines import engine_for
 from headwise.scale.folder import opened
 from headwise.scale.results import write_result
 from headwise.scale.stages import Stages
 from headwise.scale.work import cut
-from headwise.sparsity.cells import PromptCell, SplitCells, split_cells
+from headwise.sparsity.cells import PART, PromptCell, SplitCells, split_cells
 from headwise.sparsity.result import KIND, HeadSparsity, SparsityResult
 from headwise.sparsity.use import PromptUse, UseJob
 from headwise.tasks.answers.make import make_answers
@@ -36,8 +36,6 @@ ANSWER_HEADS = 6
 """Heads chosen because they carry the answer most often."""
 HEADS = 12
 """Heads chosen in all; the others are the most frequent in the circuits."""
-PART = 8
-"""Prompts traced at a time."""
 
 
 def find_sparsity(
@@ -70,7 +68,7 @@ def find_sparsity(
     out:
         A folder that keeps the study; one that was interrupted is continued.
     workers:
-        Processes that share the tracing; above 1, each loads the model anew (in a script, call this under
+        Processes that share the work; above 1, each loads the model anew (in a script, call this under
         ``if __name__ == "__main__":``). What is found does not depend on it.
     seed:
         The seed of everything random.
@@ -103,7 +101,7 @@ def find_sparsity(
             run = Stages(engine, folder, begin)
             with run.trouble_told():
                 uses = [use for part in run("circuits", UseJob(), cut(chosen, PART)) for use in part]
-                result = _measured(model, made, chosen, uses, wanted, config, begin)
+                result = _measured(model, made, chosen, uses, wanted, config, run)
                 if folder:
                     write_result(folder, result.to_json(), result)
     return replace(result, seconds=time.perf_counter() - started)
@@ -116,7 +114,7 @@ def _measured(
     uses: Sequence[PromptUse],
     wanted: list[Head] | None,
     config: dict[str, Any],
-    begin: Begin,
+    run: Stages,
 ) -> SparsityResult:
     """What the circuits use, split over channels."""
     rotations, seed = config["rotations"], config["seed"]
@@ -141,8 +139,7 @@ def _measured(
         )
     cells = [one for one in used if one.cell.head in wanted]
     n_prompts = len({one.prompt for one in cells})
-    tick = begin("channels", n_prompts)
-    split = split_cells(model, token_ids, cells, rotations=rotations, seed=seed, progress=tick)
+    split = split_cells(model, token_ids, cells, rotations=rotations, seed=seed, work=run)
     per_head = [_summary(head, [split[head]], in_answer[head], in_circuit[head], seed) for head in wanted]
     everything = [split[head] for head in wanted]
     wrong = sum(use.is_wrong for use in uses)
