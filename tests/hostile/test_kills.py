@@ -156,7 +156,8 @@ def test_a_disk_that_fills_up(
 ) -> None:
     """Without the check before the work, which would refuse it."""
     blind = SMALL.replace(
-        "from headwise", "c.refuse_small_disk = s.refuse_small_disk = lambda *_: None; from headwise"
+        "from headwise",
+        "import headwise.scale.study as f; c.refuse_small_disk = f.refuse_small_disk = lambda *_: None; from headwise",
     )
     out = small_disk / "run"
     process = command.start(out, blind)

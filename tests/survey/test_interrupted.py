@@ -27,7 +27,7 @@ from toy_answers import COUNT, contents, kept, small_model
 
 import headwise
 from headwise.errors import HeadwiseError
-from headwise.scale import disk, tables, work
+from headwise.scale import disk, folder, tables, work
 from headwise.scale.engines import _kill_workers
 from headwise.scale.folder import WORK
 from headwise.survey import collect
@@ -234,7 +234,7 @@ def test_other_versions_make_their_work_anew(
 ) -> None:
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(collect, "package_versions", lambda *names: dict.fromkeys(names, "0"))
+        patch.setattr(folder, "package_versions", lambda: {"headwise": "0"})
         stopped(answer_file, out)
     seen: list[int] = []
     trace_many(small_model(), answer_file, out=out, progress=lambda _, done, total: seen.append(done))

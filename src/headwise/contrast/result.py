@@ -25,7 +25,8 @@ from headwise.contrast.rows import (
     where,
 )
 from headwise.frames import frame
-from headwise.scale.folder import RunFolder, package_versions
+from headwise.scale.folder import RunFolder
+from headwise.scale.study import save_result
 from headwise.tasks.labelled.types import HeadRule
 
 if TYPE_CHECKING:
@@ -113,10 +114,7 @@ class FeaturesResult:
 
     def save(self, folder: str | Path) -> Path:
         """Write a run folder: the very files that the study itself writes."""
-        versions = package_versions("headwise", "transformers", "safetensors", "numpy")
-        with RunFolder(folder, KIND, self.config, versions=versions) as opened:
-            self.write(opened)
-        return Path(folder)
+        return save_result(self, folder, KIND, self.config)
 
     def write(self, folder: RunFolder) -> None:
         """Write tables, bank, vectors and the document; the same run gives the same bytes."""

@@ -6,10 +6,9 @@ The shards are cut at fixed places, so an interrupted run ends with the very num
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +35,10 @@ from headwise.contrast.tables import changes_nothing, dose_rows, draw_rows, feat
 from headwise.errors import HeadwiseError
 from headwise.progress import Progress, stages
 from headwise.randomness import keyed
-from headwise.scale.disk import refuse_small_disk
 from headwise.scale.engines import engine_for
-from headwise.scale.folder import RunFolder, package_versions
 from headwise.scale.manifest import ModelShape
 from headwise.scale.stages import Stages
+from headwise.scale.study import run_study
 from headwise.scale.work import cut
 from headwise.tasks.labelled.design import design_warnings
 from headwise.tasks.labelled.make import make_task
@@ -106,7 +104,6 @@ def find_features(
     FeaturesResult
         Heads, features, swaps with their controls, and the feature bank.
     """
-    began = time.perf_counter()
     if draws < 100:
         raise HeadwiseError(f"draws={draws} random subspaces are too few for a percentile: give at least 100")
     if not 1 <= max_rank <= model.d_head:
@@ -127,23 +124,16 @@ def find_features(
         "heads": "auto" if named is None else [str(h) for h in named],
         **asdict(asked),
     }
-    begin = stages(progress)
-    if out is None:
-        with closing(engine):
-            result = _Study(model, made, asked, Stages(engine, None, begin)).run(named, config)
-        return replace(result, seconds=time.perf_counter() - began)
-    path = Path(out)
-    versions = package_versions("headwise", "transformers", "safetensors", "numpy")
-    folder = RunFolder(path, KIND, config, versions=versions)
-    if not folder.finished:
-        refuse_small_disk(path, _needed_bytes(model, made, len(named) if named else MOST, draws))
-        with closing(engine), folder:
-            work = Stages(engine, folder, begin)
-            with work.trouble_told():
-                if not folder.finished:
-                    _Study(model, made, asked, work).run(named, config).write(folder)
-    folder.clean()
-    return replace(FeaturesResult.load(path), seconds=time.perf_counter() - began)
+    return run_study(
+        KIND,
+        config,
+        lambda work: _Study(model, made, asked, work).run(named, config),
+        FeaturesResult.load,
+        engine=engine,
+        out=out,
+        progress=progress,
+        needed=_needed_bytes(model, made, len(named) if named else MOST, draws),
+    )
 
 
 def scan_heads(

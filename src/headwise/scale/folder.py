@@ -32,12 +32,16 @@ from headwise.scale.work import Keeper, cleared, remove_chunks
 LOCK = "lock"
 
 
-def package_versions(*packages: str) -> dict[str, str]:
-    """The installed versions of some packages: what a manifest says besides the configuration."""
+PACKAGES = ("headwise", "transformers", "safetensors", "numpy", "pyarrow")
+"""What a run's numbers and files may depend on, besides torch."""
+
+
+def package_versions() -> dict[str, str]:
+    """The installed versions: what a manifest says besides the configuration."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
-    for package in packages:
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    for package in PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
@@ -49,11 +53,7 @@ def opened(
     path: str | Path | None, kind: str, config: Mapping[str, Any]
 ) -> AbstractContextManager[RunFolder | None]:
     """A run folder to work in, or none where no place was given."""
-    return (
-        nullcontext()
-        if path is None
-        else RunFolder(path, kind, config, versions=package_versions("headwise", "transformers"))
-    )
+    return nullcontext() if path is None else RunFolder(path, kind, config)
 
 
 class RunFolder:
@@ -67,12 +67,10 @@ class RunFolder:
         kind: str,
         config: Mapping[str, Any],
         *,
-        versions: Mapping[str, str] | None = None,
         gives_way: bool = False,
     ) -> None:
         self.path, self.gives_way = Path(path), gives_way
-        versions = {"python": platform.python_version(), "torch": torch.__version__, **(versions or {})}
-        self.manifest = Manifest.of(kind, config, versions)
+        self.manifest = Manifest.of(kind, config, package_versions())
         self._held = ExitStack()
         self._made: list[Path] = []
         self._before: bytes | None = None

@@ -36,15 +36,6 @@ def write_result(
     folder.finish(name, VALUES, *more)
 
 
-def save_result(
-    folder: str | Path, kind: str, config: Mapping[str, Any], document: Mapping[str, Any], value: Any
-) -> Path:
-    """Make a folder that holds one result."""
-    with RunFolder(folder, kind, config) as opened:
-        write_result(opened, document, value)
-    return Path(folder)
-
-
 def held_manifest(folder: str | Path, kind: str, make: str) -> Manifest:
     """The manifest of a finished folder of that kind, every file held against its digest."""
     path = Path(folder)
@@ -63,6 +54,6 @@ def read_value(kind: type[Value], folder: str | Path, **given: Any) -> Value:
 
 
 def load_result(result: type[Value], folder: str | Path, kind: str, make: str) -> Value:
-    """What :func:`save_result` saved."""
+    """What :func:`write_result` wrote."""
     held_manifest(folder, kind, make)
     return read_value(result, folder)

@@ -20,6 +20,8 @@ from headwise.types import Head, Side
 if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
 
+    from headwise.scale.folder import RunFolder
+
 KIND = "sinks"
 MAKE = "headwise sinks --out DIR"
 
@@ -157,9 +159,15 @@ class SinksResult:
 
     def save(self, folder: str | Path) -> Path:
         """Write a run folder: the document, and the whole result for :meth:`load`."""
-        from headwise.scale.results import save_result
+        from headwise.scale.study import save_result
 
-        return save_result(folder, KIND, self.config, self.to_json(), replace(self, seconds=0.0))
+        return save_result(self, folder, KIND, self.config)
+
+    def write(self, folder: RunFolder) -> None:
+        """Write everything into an open folder, which is finished with that."""
+        from headwise.scale.results import write_result
+
+        write_result(folder, self.to_json(), replace(self, seconds=0.0))
 
     @classmethod
     def load(cls, folder: str | Path) -> SinksResult:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import HeadwiseError
-from headwise.progress import Progress, stages
+from headwise.progress import Progress
 from headwise.scale.engines import engine_for
-from headwise.scale.folder import opened
-from headwise.scale.results import write_result
 from headwise.scale.stages import Stages
+from headwise.scale.study import run_study
 from headwise.sinks.clusters import Sharing, share_signals
 from headwise.sinks.find import (
     AWAY,
@@ -87,7 +83,6 @@ def find_sinks(
     progress:
         Told the stage, how many of its prompts are done, and how many there are.
     """
-    started = time.perf_counter()
     check_threshold(threshold)
     if not 0 < parked < 1:
         raise HeadwiseError(f"parked={parked} is not an attention: give a number between 0 and 1")
@@ -110,17 +105,15 @@ def find_sinks(
         "proved": proved,
         "seed": seed,
     }
-    begin = stages(progress)
-    with closing(engine), opened(out, KIND, config) as folder:
-        if folder and folder.finished:
-            result = SinksResult.load(folder.path)
-        else:
-            run = Stages(engine, folder, begin)
-            with run.trouble_told():
-                result = _found(model, token_ids, config, run)
-                if folder:
-                    write_result(folder, result.to_json(), result)
-    return replace(result, seconds=time.perf_counter() - started)
+    return run_study(
+        KIND,
+        config,
+        lambda run: _found(model, token_ids, config, run),
+        SinksResult.load,
+        engine=engine,
+        out=out,
+        progress=progress,
+    )
 
 
 def _found(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -16,15 +13,14 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.intervals import estimate
-from headwise.progress import Progress, stages
+from headwise.progress import Progress
 from headwise.scale.engines import engine_for
-from headwise.scale.folder import opened
-from headwise.scale.results import write_result
 from headwise.scale.stages import Stages
+from headwise.scale.study import run_study
 from headwise.scale.work import cut
 from headwise.sparsity.cells import PART, PromptCell, SplitCells, split_cells
 from headwise.sparsity.result import KIND, HeadSparsity, SparsityResult
-from headwise.sparsity.use import PromptUse, UseJob
+from headwise.sparsity.use import UseJob
 from headwise.tasks.answers.make import make_answers
 from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
 from headwise.types import Estimate, Head
@@ -75,10 +71,9 @@ def find_sparsity(
     progress:
         Told the stage, how many of its prompts are done, and how many there are.
     """
-    started = time.perf_counter()
     if rotations < 1:
         raise HeadwiseError(f"rotations={rotations} leave nothing to compare with: give 1 or more")
-    engine, begin = engine_for(model, workers), stages(progress)
+    engine = engine_for(model, workers)
     wanted = None if heads == "auto" else model.heads_named(heads)
     made = make_answers(task, model.tokenizer, prompts=prompts, seed=seed)
     chosen = made.prompts[:prompts]
@@ -94,29 +89,27 @@ def find_sparsity(
         "seed": seed,
         "heads": "auto" if wanted is None else [str(h) for h in wanted],
     }
-    with closing(engine), opened(out, KIND, config) as folder:
-        if folder and folder.finished:
-            result = SparsityResult.load(folder.path)
-        else:
-            run = Stages(engine, folder, begin)
-            with run.trouble_told():
-                uses = [use for part in run("circuits", UseJob(), cut(chosen, PART)) for use in part]
-                result = _measured(model, made, chosen, uses, wanted, config, run)
-                if folder:
-                    write_result(folder, result.to_json(), result)
-    return replace(result, seconds=time.perf_counter() - started)
+    return run_study(
+        KIND,
+        config,
+        lambda run: _measured(model, made, chosen, wanted, config, run),
+        SparsityResult.load,
+        engine=engine,
+        out=out,
+        progress=progress,
+    )
 
 
 def _measured(
     model: Model,
     made: AnswerSet,
     chosen: Sequence[AnswerPrompt],
-    uses: Sequence[PromptUse],
     wanted: list[Head] | None,
     config: dict[str, Any],
     run: Stages,
 ) -> SparsityResult:
     """What the circuits use, split over channels."""
+    uses = [use for part in run("circuits", UseJob(), cut(chosen, PART)) for use in part]
     rotations, seed = config["rotations"], config["seed"]
     token_ids = model.token_ids([p.prompt for p in chosen])
     used = sorted(PromptCell(prompt, cell) for prompt, use in enumerate(uses) for cell in use.firings)

@@ -14,7 +14,7 @@ from headwise.circuits.trace import bases_for, rules_for
 from headwise.progress import Progress
 from headwise.scale.disk import disk_trouble_told, refuse_small_disk
 from headwise.scale.engines import Engine, engine_for
-from headwise.scale.folder import RunFolder, package_versions
+from headwise.scale.folder import RunFolder
 from headwise.scale.manifest import ModelShape
 from headwise.scale.mapping import map_chunks
 from headwise.scale.work import Chunk, cut
@@ -100,8 +100,7 @@ def trace_many(
         "seed": seed,
         "prompts": len(answers),
     }
-    versions = package_versions("headwise", "transformers", "safetensors", "pyarrow")
-    folder = RunFolder(path, KIND, config, versions=versions)
+    folder = RunFolder(path, KIND, config)
     if not folder.finished:
         # While chunks are joined they and the tables are both there.
         refuse_small_disk(path, 2 * estimated_bytes(model, answers))
