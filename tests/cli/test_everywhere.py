@@ -54,7 +54,7 @@ def test_the_overview_names_every_verb_once_under_its_heading() -> None:
         "Look at one prompt:": ["attention", "explain", "trace", "intervene"],
         "Find in many:": ["heads", "features", "circuits", "families", "sinks", "sparsity"],
         "Worlds with known answers:": ["toy"],
-        "Models:": ["models", "doctor"],
+        "Models:": ["models", "calibrate", "doctor"],
         "Shell:": ["completion"],
     }
 

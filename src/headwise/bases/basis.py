@@ -290,7 +290,7 @@ class Bases:
         if self.calibration is None:
             return basis
         with one_thread():
-            return _balanced(basis, self.calibration, layer)
+            return _invertible(_balanced(basis, self.calibration, layer), layer)
 
 
 def _balanced(singular: Basis, calibration: Calibration, layer: int) -> Basis:
@@ -324,6 +324,18 @@ def _balanced(singular: Basis, calibration: Calibration, layer: int) -> Basis:
         made["halves"][index] = known * calibration.halves[layer, index]
         made["across"][index] = known * calibration.across[layer, index]
     return replace(singular, **made, cells=cells)
+
+
+def _invertible(basis: Basis, layer: int) -> Basis:
+    """Refuse maps that do not give every logit back: moments can be as degenerate as the texts they are from."""
+    product = basis.query_map @ basis.key_map - torch.eye(basis.query_map.shape[-1])
+    worst = product.abs().amax((-2, -1)).nan_to_num(torch.inf)
+    if float(worst.max()) > 1e-6:
+        raise HeadwiseError(
+            f"the moments of L{layer}H{int(worst.argmax())} give no basis that can be inverted: "
+            "calibrate the model on more texts, or choose the basis 'singular'"
+        )
+    return basis
 
 
 def _hash(*parts: object) -> str:

@@ -7,7 +7,7 @@ basis stay what they are: only those may go by a number or a name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from headwise.bases.balanced import TOO_FEW, HeadMoments, balanced_maps
+from headwise.bases.balanced import FEW, TOO_FEW, HeadMoments, balanced_maps
 from headwise.bases.moments import MomentSums, collect_moments
-from headwise.bases.stability import stability
+from headwise.bases.stability import STABLE, stability
 from headwise.corpus import Corpus, documentation, read_corpus
 from headwise.errors import HeadwiseError
 from headwise.files import write_bytes
@@ -29,6 +29,7 @@ from headwise.scale import tensors as sealed
 from headwise.scale.engines import ThisProcess
 from headwise.scale.mapping import map_chunks
 from headwise.scale.work import Chunk, Keeper, remove_chunks
+from headwise.tokens import encode_one
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -40,6 +41,7 @@ TOKENS = 64
 """Of each text, from its beginning."""
 PART = 20
 """Texts of one chunk: its sums take some tens of megabytes, whatever their number."""
+HELD = frozenset(("cells", "query_mean", "query", "key", "halves", "across", "outputs"))
 LEAST = 8
 """Texts that are too few to be cut into halves of two kinds."""
 
@@ -68,6 +70,30 @@ class Calibration:
     def stability(self) -> Tensor:
         """[L, H, d_head]: the smaller of both; a channel of only one kind of text is not known to be stable."""
         return torch.minimum(self.halves, self.across.nan_to_num(0.0))
+
+    def to_json(self) -> dict[str, Any]:
+        """What was measured on what, and how far its channels can be trusted."""
+        cells, width = self.moments.cells, self.moments.query.shape[-1]
+        return {
+            "model": self.model,
+            "weight_hash": self.weight_hash,
+            "corpus": {
+                "name": self.corpus,
+                "digest": self.digest,
+                "texts": self.texts,
+                "kinds": list(self.kinds),
+            },
+            "heads": cells.numel(),
+            "cells": {
+                "median": float(cells.median()),
+                "few": int(((cells < FEW * width) & (cells >= TOO_FEW * width)).sum()),
+                "too_few": int((cells < TOO_FEW * width).sum()),
+            },
+            "stable_channels": {
+                "median": float((self.stability >= STABLE).sum(-1).double().median()),
+                "of": width,
+            },
+        }
 
     def to_bytes(self) -> bytes:
         record = {
@@ -99,7 +125,7 @@ class Calibration:
             not isinstance(record, dict)
             or record.get("kind") != "headwise-moments"
             or record.get("schema") != SCHEMA
-            or "outputs" not in found
+            or set(found) != HELD
         ):
             raise HeadwiseError(f"{str(path)!r} does not hold moments of this version: {again}")
         model.require(record.get("weight_hash"), str(path), of=str(record.get("model")), do=again)
@@ -109,6 +135,8 @@ class Calibration:
             raise HeadwiseError(
                 f"{str(path)!r} holds moments of other shapes than {model.name!r} has: {again}"
             )
+        if not all(bool(held[name].isfinite().all()) for name in HELD - {"across"}):
+            raise HeadwiseError(f"{str(path)!r} holds numbers that are not finite: {again}")
         return cls(
             model=record["model"],
             weight_hash=record["weight_hash"],
@@ -152,14 +180,8 @@ def calibrate(
     Calibration
         Moments, and how stable each channel of the balanced basis is.
     """
-    made = (
-        corpus
-        if isinstance(corpus, Corpus)
-        else pooled_corpus(model)
-        if corpus is None
-        else read_corpus(corpus)
-    )
-    chosen = made.first(texts)
+    chosen = _corpus(model, corpus).first(texts)
+    _refuse_other_script(model, chosen)
     groups = _groups(model, chosen)
     chunks = _chunks(groups)
     tick = stages(progress)("moments", sum(len(chunk) for chunk in chunks))
@@ -176,6 +198,12 @@ def calibrate(
     if keeper is not None:
         remove_chunks(keeper.work)
     return _calibration(model, chosen, sums)
+
+
+def _corpus(model: Model, given: str | Path | Corpus | None) -> Corpus:
+    if isinstance(given, Corpus):
+        return given
+    return pooled_corpus(model) if given is None else read_corpus(given)
 
 
 def pooled_corpus(model: Model) -> Corpus:
@@ -207,7 +235,10 @@ def _groups(model: Model, corpus: Corpus) -> list[tuple[Group, tuple[int, ...]]]
     count: dict[str, int] = {}
     unread = 0
     for text, kind in zip(corpus.texts, corpus.kinds, strict=True):
-        ids = model.token_ids(text)[0][:TOKENS]
+        # A text may be longer than the model's context: only its beginning is read.
+        ids = encode_one(model.tokenizer, text, None, model.vocabulary)[
+            : min(TOKENS, model.context or TOKENS)
+        ]
         if len(ids) < 4:
             unread += 1
             continue
@@ -219,6 +250,26 @@ def _groups(model: Model, corpus: Corpus) -> list[tuple[Group, tuple[int, ...]]]
             f"each of 4 tokens or more"
         )
     return found
+
+
+ENGLISH = "The committee has not said when it will publish the report, but its members expect it this week."
+SCRIPT = 2.5
+"""How many times more tokens per character than English makes a corpus unreadable for a model."""
+
+
+def _refuse_other_script(model: Model, corpus: Corpus) -> None:
+    """A text in a script that a model does not know is read byte by byte: its heads then show how bytes are joined."""
+
+    def density(texts: Sequence[str]) -> float:
+        tokens = sum(len(encode_one(model.tokenizer, text[:400], None, model.vocabulary)) for text in texts)
+        return tokens / max(1, sum(len(text[:400]) for text in texts))
+
+    found, usual = density(corpus.first(40).texts), density([ENGLISH])
+    if found >= SCRIPT * usual:
+        raise HeadwiseError(
+            f"the corpus {corpus.name!r} is in a script that {model.name!r} hardly knows ({found:.1f} tokens per "
+            f"character, English has {usual:.1f}): give texts like those the model was trained on"
+        )
 
 
 def _chunks(found: Sequence[tuple[Group, tuple[int, ...]]]) -> list[Chunk[tuple[Group, tuple[int, ...]]]]:
@@ -318,6 +369,35 @@ def store(calibration: Calibration, folder: str | Path | None = None) -> Path:
     content = calibration.to_bytes()
     write_bytes(folder / f"{calibration.weight_hash[:16]}.safetensors", content)
     return write_bytes(folder / name, content)
+
+
+def calibrated(
+    model: Model,
+    corpus: str | Path | Corpus | None = None,
+    *,
+    texts: int = TEXTS,
+    progress: Progress | None = None,
+) -> tuple[Calibration, Path]:
+    """The moments of a model over a corpus, as they are stored, or made and stored now; and where they lie.
+
+    An interrupted call is continued by the same call.
+    """
+    made = _corpus(model, corpus)
+    names = model.weight_hash[:16], made.first(texts).digest[:16]
+    path = moments_folder() / f"{'-'.join(names)}.safetensors"
+    if path.is_file():
+        try:
+            found = Calibration.load(path, model)
+            return found, store(found)
+        except HeadwiseError:
+            pass  # damaged, or of an earlier version: made again
+    work = moments_folder() / f"work-{'-'.join(names)}"
+    found = calibrate(model, made, texts=texts, keep=work, progress=progress)
+    where = store(found)
+    remove_chunks(work)
+    with suppress(OSError):
+        work.rmdir()
+    return found, where
 
 
 def stored(model: Model) -> Calibration:

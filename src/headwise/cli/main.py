@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Worlds with known answers": {"toy": "payload, alignment, training"},
     "Models": {
         "models": "list, get and remove models",
+        "calibrate": "measure what flows through every head, for balanced channels",
         "doctor": "check that a model is captured, edited and split exactly",
     },
     "Shell": {"completion": "the script that makes bash, zsh or fish complete commands"},

@@ -42,6 +42,11 @@ def readable(value: Path | None) -> Path | None:
     return value
 
 
+def corpus_place(value: Path | None) -> Path | None:
+    """A folder or file of texts that is read later on."""
+    return value if value is not None and value.is_dir() else readable(value)
+
+
 def output_file(help: str) -> Any:
     """An option that names a file to write; the place is tried before any work is done."""
     return typer.Option(help=help, metavar="FILE", callback=_output)
