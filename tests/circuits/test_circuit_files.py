@@ -184,18 +184,38 @@ def test_a_circuit_that_does_not_fit_the_model_is_refused(path: Path, change: Ch
     line_is_fit(str(error.value))
 
 
-def test_token_ids_are_held_against_the_prompt(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (
+            lambda d: swap(d["token_ids"], 1, 3),
+            r"token_ids are not those of the prompt \(from position 1 on\)",
+        ),
+        (lambda d: swap(d["tokens"], 1, 3), r"tokens are not those of token_ids \(from position 1 on\)"),
+        (lambda d: d.update(answer_id=d["wrong_id"]), "answer is 'A', but answer_id [0-9]+ is 'B': trace it"),
+        (lambda d: d.update(wrong="A"), "wrong is 'A', but wrong_id [0-9]+ is 'B'"),
+    ],
+)
+def test_words_and_token_ids_are_held_against_each_other(path: Path, change: Change, line: str) -> None:
     from words import worded_model
 
     model = worded_model()
-    circuit = headwise.trace(model, "The jam is in Box A . The pen is in Box B . The jam is in Box")
+    prompt = "The jam is in Box A . The pen is in Box B . The jam is in Box"
+    circuit = headwise.trace(model, prompt, answer="A", wrong="B")
     circuit.save(path)
     assert Circuit.load(path, model).token_ids == circuit.token_ids
+    several = headwise.trace(model, prompt, top_k=3)
+    several.save(path)
+    assert Circuit.load(path, model).answer == several.answer
     data = circuit.to_json()
-    data["token_ids"][3], data["token_ids"][1] = data["token_ids"][1], data["token_ids"][3]
+    change(data)
     path.write_bytes(as_json(data))
-    with pytest.raises(HeadwiseError, match=r"token_ids are not those of the prompt \(from position 1 on\)"):
+    with pytest.raises(HeadwiseError, match=line):
         Circuit.load(path, model)
+
+
+def swap(values: list[Any], first: int, second: int) -> None:
+    values[first], values[second] = values[second], values[first]
 
 
 @pytest.mark.parametrize("content", NO_FILES)

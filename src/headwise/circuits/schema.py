@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,7 +11,7 @@ from headwise.circuits.circuit import ABSOLUTE, Circuit, Counterfactual, Edge, E
 from headwise.errors import HeadwiseError
 from headwise.model.batch import checked_start
 from headwise.scale.manifest import BasisShape
-from headwise.tokens import NoTokenizer
+from headwise.tokens import NoTokenizer, shown, shown_after
 from headwise.tracing.through import Unit
 from headwise.types import Side
 from headwise.validation import Index, Row, Sha256, Shape, unfit
@@ -259,13 +260,31 @@ def require_edge(edge: Edge, circuit: Circuit, model: Model, what: str = "this c
 
 
 def require_prompt(circuit: Circuit, model: Model, what: str) -> None:
-    """Refuse token ids that are not those of the prompt's text: the picture would show other words than were read."""
-    if circuit.prompt is None or isinstance(model.tokenizer, NoTokenizer):
+    """Refuse words that are not those of the token ids: the picture would show others than were read."""
+    if isinstance(model.tokenizer, NoTokenizer):
         return
-    read = model.prompt_ids(circuit.prompt)
-    if read != list(circuit.token_ids):
-        pairs = zip(read, circuit.token_ids, strict=False)
-        first = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(read), len(circuit.token_ids)))
+    ids = list(circuit.token_ids)
+    if circuit.prompt is not None and (read := model.prompt_ids(circuit.prompt)) != ids:
         raise HeadwiseError(
-            f"{what}: token_ids are not those of the prompt (from position {first} on): trace it again"
+            f"{what}: token_ids are not those of the prompt (from position {_differ(read, ids)} on): trace it again"
         )
+    if (words := shown(model.tokenizer, ids)) != circuit.tokens:
+        first = _differ(words, circuit.tokens)
+        raise HeadwiseError(
+            f"{what}: tokens are not those of token_ids (from position {first} on): trace it again"
+        )
+    for name in ("answer", "wrong"):
+        token, said = getattr(circuit, f"{name}_id"), getattr(circuit, name)
+        if token is not None and said is not None:
+            word = shown_after(model.tokenizer, ids, token)
+            # An answer of several tokens has them all in its text, and the id of the first.
+            if said != word and not said.startswith(f"{word} / "):
+                raise HeadwiseError(
+                    f"{what}: {name} is {said!r}, but {name}_id {token} is {word!r}: trace it again"
+                )
+
+
+def _differ(first: Sequence[object], second: Sequence[object]) -> int:
+    """Where two sequences begin to differ."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
