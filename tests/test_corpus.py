@@ -15,6 +15,7 @@ from headwise.errors import HeadwiseError
 LONG = [" ".join(f"{word}{i}" for i in range(60)).capitalize() + "." for word in ("ash", "oak", "elm")]
 
 
+@pytest.mark.slow
 def test_documentation_is_prose_and_the_same_every_time() -> None:
     found = documentation(["networkx"])
     assert len(found) > 100

@@ -103,6 +103,7 @@ def test_a_run_is_read_back_and_not_run_again(run, monkeypatch):
         find_features(MODEL, "binding", heads="L1H2", out=out, **SMALL)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_with_the_same_bytes(tmp_path, monkeypatch, run):
     monkeypatch.setattr(study_module, "SHARD", 16)
 
@@ -262,6 +263,7 @@ def test_a_finished_run_is_needed_to_load(tmp_path):
         FeatureBank.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_shards_of_the_test_change_nothing(run, monkeypatch):
     """Test prompts cut into two shards, the second one smaller, both with vectors for pictures."""
     monkeypatch.setattr(study_module, "SHARD", 8)

@@ -103,6 +103,7 @@ def test_grouped_by_a_label_and_in_words(
     assert main(["families", str(run), "--out", str(tmp_path / "o"), "--no-causality"]) == 0
 
 
+@pytest.mark.slow
 def test_in_python(run: Path) -> None:
     found = headwise.find_families(run)
     assert found.n_families == 2 and not found.causality

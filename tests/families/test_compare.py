@@ -78,6 +78,7 @@ def test_intervals_cover_the_truth() -> None:
     assert hits >= 51  # 57 expected; 51 or fewer has a chance of about 1 %
 
 
+@pytest.mark.slow
 def test_planted_families_show_where_they_ask_for_the_opposite(tmp_path: Path) -> None:
     found = find_families(planted_run(tmp_path / "run"))
     assert found.n_families == 2

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+FEW = ("gpt2", "gpt_neox", "llama", "qwen3", "gemma2", "olmo2")
+"""Tiny variants that differ most: in positions, norms, biases, groups, windows and caps."""
+_MODEL = Path(__file__).parent.parent / "model"
 
 
 def first_is_quick(*values: Any) -> list[Any]:
@@ -15,3 +22,17 @@ def first_is_quick(*values: Any) -> list[Any]:
 
 def _slow(value: Any) -> Any:
     return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)
+
+
+def few_variants_outside_the_model(items: Iterable[pytest.Item]) -> None:
+    """The other rooms know architectures only through the model's room, where the quick check tries all of them."""
+    tests: dict[Any, list[tuple[str, pytest.Item]]] = defaultdict(list)
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if "variant" in parameters and _MODEL not in item.path.parents:
+            tests[item.path, getattr(item, "originalname", None)].append((parameters["variant"], item))
+    for variants in tests.values():
+        if any(variant in FEW for variant, _ in variants):
+            for variant, item in variants:
+                if variant not in FEW:
+                    item.add_marker(pytest.mark.slow)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from pace import first_is_quick
 from tiny import tiny
 
 from headwise.errors import HeadwiseError
@@ -20,7 +21,7 @@ def test_every_family_passes(model: Model) -> None:
     assert set(diagnosis.to_json()) == {"model", "family", "layers", "heads", "kv_heads", "checks", "ok"}
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", first_is_quick(torch.bfloat16, torch.float16))
 def test_half_precision_passes_with_its_own_tolerance(variant: str, dtype: torch.dtype) -> None:
     assert check.examine(tiny(variant, dtype)).ok
 
