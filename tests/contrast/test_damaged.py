@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from box_runs import MODEL, go, stopped
+from pace import first_is_quick
 from run_folders import flips, holding, one_line, signed_again
 from toy_answers import contents
 
@@ -23,7 +24,9 @@ from headwise.scale.manifest import read_manifest
 pytestmark = pytest.mark.usefixtures("small_shards")
 
 
-@pytest.mark.parametrize("damage", ["empty", "half", "folder", "flip", "other place", "other run"])
+@pytest.mark.parametrize(
+    "damage", first_is_quick("flip", "empty", "half", "folder", "other place", "other run")
+)
 def test_damaged_chunks_are_made_again(
     file: Path, tmp_path: Path, whole: dict[str, bytes], damage: str
 ) -> None:
