@@ -10,6 +10,9 @@ export const number = (v: Maybe, digits = 3): string => {
   return minus(v === 0 || Math.abs(v) >= 0.5 * 10 ** -digits ? tidy(v.toFixed(digits)) : v.toExponential(0));
 };
 
+/** An attention or a probability in a sentence. */
+export const share = (v: Maybe): string => (v !== null && v !== undefined && v > 0 && v < 0.0005 ? 'less than 0.001' : number(v));
+
 /** A number that has a direction. */
 export const signed = (v: Maybe, digits = 2): string => {
   if (v === null || v === undefined) return '–';

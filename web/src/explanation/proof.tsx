@@ -3,7 +3,7 @@ import type { DotRow } from '../kit/dots';
 import { Dots, spreadText } from '../kit/dots';
 import { Numbers } from '../kit/numbers';
 import { Tok } from '../kit/tokens';
-import { number, signed } from '../numbers';
+import { number, share, signed } from '../numbers';
 import { isolated, listed, plural, readable, short, visible } from '../text';
 import type { ExplanationDocument, Outcome, Word, Writer } from './document';
 import { spoken } from './names';
@@ -31,7 +31,7 @@ export const Proof = ({ data }: { data: ExplanationDocument }) => {
       )}
       {data.transfer ? (
         <p class="transfer">
-          The same writers taken out in another prompt, <q>{readable(data.transfer.prompt)}</q>: attention {number(data.transfer.before)} becomes {number(data.transfer.after)}.
+          The same writers taken out in another prompt, <q>{readable(data.transfer.prompt)}</q>: attention {share(data.transfer.before)} becomes {share(data.transfer.after)}.
         </p>
       ) : null}
     </section>
@@ -64,14 +64,14 @@ export const words = (data: ExplanationDocument): Said[] => {
     const [state, word, says] = measured.said ? yes : no;
     return { state, word, says };
   };
-  const share = (v: number | null) => `${Math.round(100 * (v ?? 0))} %`;
-  const drop = `takes ${number(specific.value, 2)} of the attention`;
+  const percent = (v: number | null) => `${Math.round(100 * (v ?? 0))} %`;
+  const drop = `takes ${share(specific.value)} of the attention`;
   const others = data.proof.next?.writers.length === 1 ? 'the next-best writer alone takes' : 'the next-best writers alone take';
   const change = `log-probability of the answer ${signed(matters.value)}`;
   const little = Math.abs(matters.value ?? 0) < LITTLE ? 'too little' : 'no more than random removals do';
   return [
     said(specific, ['good', 'specific', `${drop}; matched random removals rarely do as much${pText(specific.p)}`], ['bad', 'not specific', `${drop}; matched random removals do as much too often${pText(specific.p)}`]),
-    said(redundant, ['mixed', 'redundant', `${others} ${share(redundant.value)} of that`], ['good', 'not redundant', `${others} only ${share(redundant.value)} of that`]),
+    said(redundant, ['mixed', 'redundant', `${others} ${percent(redundant.value)} of that`], ['good', 'not redundant', `${others} only ${percent(redundant.value)} of that`]),
     said(matters, ['good', 'matters', `${change}, more than random removals do${pText(matters.p)}`], ['bad', 'does not matter', `${change}: ${little}${pText(matters.p)}`]),
   ];
 };

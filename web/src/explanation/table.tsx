@@ -6,7 +6,7 @@ import { rangeOf, Track } from '../kit/bars';
 import { Numbers } from '../kit/numbers';
 import { useTip } from '../kit/tip';
 import { Tok, useTokenText } from '../kit/tokens';
-import { number, signed } from '../numbers';
+import { number, share, signed } from '../numbers';
 import { plural } from '../text';
 import type { ExplanationDocument, Row, Side } from './document';
 import { SIDES } from './document';
@@ -73,7 +73,7 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
         {side === 'key' ? 'What a writer wrote at this token counts by how far it is above what it wrote at the others. ' : ''}
         {cause.writers.length ? (
           <>
-            Outlined: the cause. Without {cause.writers.length === 1 ? 'this writer' : `these ${cause.writers.length} writers`} the attention is {number(cause.after, 2)} instead of {number(data.attention, 2)}
+            Outlined: the cause. Without {cause.writers.length === 1 ? 'this writer' : `these ${cause.writers.length} writers`} the attention is {share(cause.after)} instead of {share(data.attention)}
             {cause.diffuse ? '; so many are needed that the cause is diffuse.' : '.'}
           </>
         ) : (
