@@ -21,7 +21,7 @@ import yaml
 
 import headwise
 from headwise.cli.main import VERBS
-from make_reference import CLI, PYTHON, attributes, cli_page, python_page
+from make_reference import CLI, PYTHON, attributes, cli_page, parts, python_page
 from wrap_docs import pages, wrapped
 
 ROOT = Path(__file__).parent.parent
@@ -159,11 +159,20 @@ def test_every_public_name_and_parameter_is_described(name: str, thing: Any) -> 
     assert re.findall(r"^(\w+):\n +\S", section[1], re.MULTILINE) == taken
 
 
-@pytest.mark.parametrize("name", [n for n in headwise.__all__ if inspect.isclass(getattr(headwise, n))])
-def test_every_public_field_is_described_in_a_sentence(name: str) -> None:
-    for field, said in attributes(getattr(headwise, name)):
-        assert said, f"{name}.{field} has no docstring below it"
-        assert said.endswith("."), f"{name}.{field}: {said!r} is no sentence"
+PUBLIC_TYPES = [getattr(headwise, n) for n in headwise.__all__ if inspect.isclass(getattr(headwise, n))]
+
+
+@pytest.mark.parametrize("kind", [*PUBLIC_TYPES, *parts()], ids=lambda kind: kind.__name__)
+def test_every_field_of_a_public_type_is_described_in_a_sentence(kind: type) -> None:
+    for field, said in attributes(kind):
+        assert said, f"{kind.__name__}.{field} has no docstring below it"
+        assert said.endswith("."), f"{kind.__name__}.{field}: {said!r} is no sentence"
+
+
+def test_the_parts_of_results_are_found() -> None:
+    assert {"FeatureRow", "BankFeature", "Family", "Agreement", "HeadSparsity"} <= {
+        k.__name__ for k in parts()
+    }
 
 
 def test_equations_and_sections_that_the_code_cites_exist() -> None:

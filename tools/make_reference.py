@@ -38,6 +38,11 @@ descriptions. A prompt is a text or a list of token ids; positions count from 0,
 """
 
 
+PARTS_INTRODUCTION = """\
+What the fields of the studies' results hold. You get these from a result and need not import them.
+"""
+
+
 # The command line
 
 
@@ -101,15 +106,50 @@ def python_page() -> str:
             classes.append((name, thing))
         elif callable(thing):
             functions.append((name, thing))
-    parts = [
+    page = [
         "# Python\n",
         PYTHON_INTRODUCTION,
         "## Functions\n",
         *(line for name, function in functions for line in _function(name, function)),
         "## Types\n",
         *(line for name, kind in classes for line in _class(name, kind)),
+        "## Parts of results\n",
+        PARTS_INTRODUCTION,
+        *(line for kind in parts() for line in _class(kind.__name__, kind)),
     ]
-    return wrapped("\n".join(parts).rstrip() + "\n")
+    return wrapped("\n".join(page).rstrip() + "\n")
+
+
+def parts() -> list[type]:
+    """The types that the fields of studies' results are made of, and are not public themselves, by name."""
+    import headwise
+
+    public = [getattr(headwise, name) for name in headwise.__all__]
+    todo = [kind for kind in public if inspect.isclass(kind) and kind.__name__.endswith(("Result", "Bank"))]
+    found: dict[str, type] = {}
+    while todo:
+        for kind in _kinds_in_fields(todo.pop()):
+            if kind not in public and kind.__name__ not in found:
+                found[kind.__name__] = kind
+                todo.append(kind)
+    return [found[name] for name in sorted(found)]
+
+
+def _kinds_in_fields(kind: type) -> Iterator[type]:
+    """Our own types that the fields of a type name, imported only for type checkers or not."""
+    module = sys.modules[kind.__module__]
+    tree = ast.parse(inspect.getsource(module))
+    homes = {
+        alias.asname or alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headwise.")
+        for alias in node.names
+    }
+    for _, annotation in _fields(kind):
+        for name in re.findall(r"\b[A-Z]\w+", str(annotation)):
+            named = getattr(import_module(homes.get(name) or module.__name__), name, None)
+            if dataclasses.is_dataclass(named) or hasattr(named, "_fields"):
+                yield named  # type: ignore[misc]
 
 
 def _function(name: str, function: Any, level: str = "###") -> Iterator[str]:

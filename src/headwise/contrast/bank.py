@@ -31,16 +31,25 @@ class BankFeature:
     """One feature of one head. ``parts`` names the features that a union was made of."""
 
     name: str
+    """The feature's name."""
     head: Head
+    """The head it was found in."""
     query: Subspace
+    """Its subspace of the head's query space."""
     key: Subspace
+    """Its subspace of the head's key space."""
     sigma: torch.Tensor
+    """[rank]: the singular values of ΔC that belong to it."""
     rank_energy: int
+    """The rank by the energy rule."""
     rank_null: int
+    """The rank above the null."""
     parts: tuple[str, ...] = ()
+    """The features that a union was made of; empty for a single one."""
 
     @property
     def rank(self) -> int:
+        """Its number of dimensions."""
         return self.key.rank
 
     def __repr__(self) -> str:

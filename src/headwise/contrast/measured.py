@@ -58,10 +58,15 @@ class Gallery:
     """
 
     q: Tensor
+    """[heads, prompts, d_head]: queries."""
     k: Tensor
+    """[heads, prompts, keys, d_head]: labelled keys."""
     query: Mapping[str, Sequence[str]]
+    """Group → the label of each prompt's query."""
     keys: Mapping[str, Sequence[Sequence[str]]]
+    """Group → the labels of each prompt's keys."""
     colours: Mapping[str, str]
+    """Feature → the group that its picture is coloured by."""
 
     @classmethod
     def of(cls, shards: Sequence[Shard], examples: Sequence[Example], colours: Mapping[str, str]) -> Gallery:

@@ -32,15 +32,25 @@ class HeadRow:
     """One head of the model on the task; ``low`` and ``high`` bound its score."""
 
     head: str
+    """The head, such as ``L18H6``."""
     score: float
+    """What heads are ranked by: the accuracy, or the ratio."""
     low: float
+    """The lower end of its 95 % interval over prompts."""
     high: float
+    """The upper end."""
     p_value: float
+    """Of the permutation test, labels shuffled inside each prompt."""
     q_value: float
+    """The same, corrected over all heads."""
     accuracy: float
+    """Share of prompts in which a positive key has the most attention among the labelled keys."""
     ratio: float
+    """Attention on positive keys over attention on negative ones."""
     mass: float
+    """Attention on all labelled keys together."""
     chosen: bool
+    """Whether the head was studied."""
 
     @classmethod
     def of(cls, score: HeadScore, *, chosen: bool) -> HeadRow:
@@ -66,33 +76,61 @@ class FeatureRow:
     """
 
     head: str
+    """The head, such as ``L18H6``."""
     name: str
+    """The feature or union."""
     union: bool
+    """Whether it is made of several features."""
     rank: int
+    """The dimensions that are swapped."""
     rank_energy: int
+    """The smallest rank that reaches the asked share of the energy of ΔC."""
     rank_null: int
+    """Singular values of ΔC above their sign-flip null."""
     rank_interaction: int | None
+    """The same of Cov(q, d) alone."""
     rank_low: int | None
+    """The lower end of the 95 % bootstrap interval of ``rank_energy``."""
     rank_high: int | None
+    """The upper end."""
     stable_rank: float | None
+    """‖ΔC‖² over the largest squared singular value."""
     bound: int | None
+    """The largest rank that the design allows."""
     saturated: bool
+    """Whether the rank reaches it, and so says nothing about the head."""
     interaction_share: float
+    """Energy of Cov(q, d) over that of both terms of ΔC."""
     superposition: float | None
+    """How far the head's features share dimensions: 0 if they are orthogonal."""
     original: float
+    """Attention on the original key after the swap."""
     original_low: float
+    """The lower end of its 95 % interval over prompts."""
     original_high: float
+    """The upper end."""
     target: float
+    """Attention on the target key after the swap."""
     target_low: float
+    """The lower end of its 95 % interval over prompts."""
     target_high: float
+    """The upper end."""
     share_of_full: float
+    """Change of log-odds as a share of swapping the whole keys."""
     share_low: float
+    """The lower end of its 95 % interval over prompts."""
     share_high: float
+    """The upper end."""
     percentile: float
+    """Per cent of random subspaces of the same rank that did less."""
     p_value: float
+    """Against those random subspaces."""
     random_original: float
+    """Mean attention on the original key after random swaps."""
     random_target: float
+    """Mean attention on the target key after random swaps."""
     random_share_99: float
+    """The 99th percentile of the shares of random subspaces."""
 
     def to_json(self) -> dict[str, Any]:
         """The feature in the study's document."""
@@ -113,18 +151,31 @@ class SwapRow:
     """One condition of one feature, means over the test prompts; ``name`` is empty for ``none`` and ``full``."""
 
     head: str
+    """The head, such as ``L18H6``."""
     name: str
+    """The feature; empty for ``none`` and ``full``."""
     condition: str
+    """What was done: ``none``, ``full``, ``swap``, or a control such as ``principal components``."""
     original: float
+    """Attention on the original key."""
     original_low: float
+    """The lower end of its 95 % interval over prompts."""
     original_high: float
+    """The upper end."""
     target: float
+    """Attention on the target key."""
     target_low: float
+    """The lower end of its 95 % interval over prompts."""
     target_high: float
+    """The upper end."""
     log_odds: float
+    """Change of log(attention on target ÷ attention on original)."""
     log_odds_low: float
+    """The lower end of its 95 % interval over prompts."""
     log_odds_high: float
+    """The upper end."""
     share: float
+    """That change as a share of swapping the whole keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,11 +183,17 @@ class DrawRow:
     """One random subspace."""
 
     head: str
+    """The head, such as ``L18H6``."""
     name: str
+    """The feature."""
     draw: int
+    """The number of the random subspace, from 0."""
     original: float
+    """Attention on the original key."""
     target: float
+    """Attention on the target key."""
     share: float
+    """Change of log-odds as a share of swapping the whole keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +201,17 @@ class DoseRow:
     """A swap made in part."""
 
     head: str
+    """The head, such as ``L18H6``."""
     name: str
+    """The feature."""
     dose: float
+    """How much of the swap is made, from 0 to 1."""
     original: float
+    """Attention on the original key."""
     target: float
+    """Attention on the target key."""
     share: float
+    """Change of log-odds as a share of swapping the whole keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +219,19 @@ class SpectrumRow:
     """One singular value of ΔC with its interval and its null; ``index`` counts from 1."""
 
     head: str
+    """The head, such as ``L18H6``."""
     name: str
+    """The feature."""
     index: int
+    """Its place, from 1."""
     sigma: float
+    """The singular value."""
     low: float
+    """The lower end of its 95 % bootstrap interval."""
     high: float
+    """The upper end."""
     null: float
+    """What it must exceed to count: a quantile of the sign-flip null."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,11 +239,17 @@ class AngleRow:
     """One principal angle between two features, or between random halves of one."""
 
     head: str
+    """The head, such as ``L18H6``."""
     first: str
+    """One feature."""
     second: str
+    """The other, or the other half of the prompts."""
     side: Side
+    """In query or in key space."""
     index: int
+    """Its place, from 1."""
     degrees: float
+    """The angle, from 0 to 90."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,11 +257,17 @@ class GrowthRow:
     """The energy rank with some of the query values of the design."""
 
     head: str
+    """The head, such as ``L18H6``."""
     name: str
+    """The feature."""
     varies: str
+    """The group whose values the query takes."""
     values: int
+    """How many of them were used."""
     prompts: int
+    """How many prompts these are."""
     rank_energy: int
+    """The energy rank with them alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,15 +280,25 @@ class AnswerRow:
     """
 
     head: str
+    """The head, or ``all heads``."""
     name: str
+    """The feature that was swapped."""
     prompts: int
+    """Test prompts."""
     logit_difference: float
+    """Mean logit of the original's answer minus that of the target's, untouched."""
     edited_logit_difference: float
+    """The same after the swap."""
     change: float
+    """The mean change."""
     change_se: float
+    """Its standard error over prompts."""
     prefers_original: float
+    """Share of prompts in which the original's answer led, untouched."""
     flips: float
+    """Share of prompts in which the order of the two turned around."""
     error: float | None
+    """Largest difference between predicted and observed attention; None for several heads at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,13 +306,21 @@ class AttributionRow:
     """One token's logit from one feature; ``residual`` and ``total`` are features too."""
 
     head: str
+    """The head, such as ``L18H6``."""
     method: Literal["sequential", "shapley"]
+    """How overlapping features share: ``sequential`` or ``shapley``."""
     position: int
+    """The token's position."""
     token: str
+    """The token as text."""
     feature: str
+    """The feature, ``residual`` or ``total``."""
     logit: float
+    """Its part of the token's logit."""
     centred: float
+    """The same minus its mean over tokens."""
     explained: float
+    """Share of the variation over tokens that all features explain."""
 
 
 ROWS: dict[str, type] = {

@@ -32,12 +32,15 @@ class LabelAgreement:
     """How one label and the families agree."""
 
     label: str
+    """The label's name."""
     values: int
+    """How many values it has."""
     ami: Estimate
-    """Adjusted mutual information"""
+    """Adjusted mutual information."""
     p_value: float
+    """Of a permutation test."""
     silhouette: float
-    """Mean silhouette of the label's own groups: whether it parts the circuits, whatever the families"""
+    """Mean silhouette of the label's own groups: whether it parts the circuits, whatever the families."""
 
     def to_json(self) -> dict[str, Any]:
         return {

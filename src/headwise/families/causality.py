@@ -51,17 +51,21 @@ class FamilyEffect:
     """What removing one set of features did to the answer in prompts of one family; 95 % intervals over prompts."""
 
     family: int
+    """The family whose prompts these are, by number."""
     prompts: int
+    """How many were edited."""
     clean: float
-    """Mean logit difference, answer − wrong, untouched"""
+    """Mean logit difference, answer − wrong, untouched."""
     change: Estimate
+    """Change of the answer's lead."""
     control: Estimate
-    """Change when as many signals along unused channels leave"""
+    """Change when as many signals along unused channels leave."""
     flips: float
-    """Share of prompts whose answer falls behind the wrong one"""
+    """Share of prompts whose answer falls behind the wrong one."""
     control_flips: float
+    """The same with the controls."""
     size: float
-    """Length of what was removed, over that of the controls: how much more was written along the real channels"""
+    """Length of what was removed, over that of the controls: how much more was written along the real channels."""
 
     def to_row(self) -> dict[str, Any]:
         """One row of a table."""
@@ -86,14 +90,19 @@ class CausalTest:
     """The features exclusive to one family, removed in its own prompts and in those of another."""
 
     exclusive_to: int
+    """The family that holds the signals, by number."""
     against: int
+    """The family that does not."""
     features: int
+    """How many signals these are."""
     heads: int
-    """Heads that these features enter"""
+    """Heads that these features enter."""
     own: FamilyEffect | None = None
+    """What removing them did in the first family's prompts; None if there is nothing to remove."""
     other: FamilyEffect | None = None
+    """The same in the other's prompts."""
     gap: Estimate | None = None
-    """Change in own prompts minus change in the other's: negative, if the features matter more to their own"""
+    """Change in own prompts minus change in the other's: negative, if the features matter more to their own."""
 
     @property
     def effects(self) -> dict[str, FamilyEffect | None]:
@@ -215,7 +224,7 @@ class _Set:
     other: int
     features: list[Element]
     variants: list[dict[ReadInput, list[Signal]]]
-    """The features, then the controls"""
+    """The features, then the controls."""
 
 
 def measure_causality(
@@ -242,7 +251,7 @@ def measure_causality(
     rows = {f: _sample(families, f, sample, seed) for pair in pairs for f in pair}
     total, done = sum(map(len, rows.values())), 0
     outcomes: dict[tuple[int, int], list[np.ndarray]] = {}
-    """(set, family) -> per prompt [2, 1 + variants]: logit differences (untouched first) and lengths removed"""
+    """(set, family) -> per prompt [2, 1 + variants]: logit differences (untouched first) and lengths removed."""
     for family, chosen in rows.items():
         mine = [i for i, s in enumerate(sets) if family in (s.own, s.other) and s.features]
         for row in chosen.tolist():

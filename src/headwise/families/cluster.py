@@ -45,16 +45,18 @@ class Cut:
     """One way to part the prompts. Families are numbered by size, the largest 0."""
 
     labels: np.ndarray
-    """[prompts] family of each"""
+    """[prompts] family of each."""
     strays: np.ndarray
-    """[prompts] which of them were in no family of the tree and joined the nearest"""
+    """[prompts] which of them were in no family of the tree and joined the nearest."""
 
     @property
     def k(self) -> int:
+        """How many families it has."""
         return int(self.labels.max(initial=0)) + 1
 
     @property
     def sizes(self) -> np.ndarray:
+        """[families]: how many prompts each holds."""
         return np.bincount(self.labels, minlength=self.k)
 
 
@@ -187,9 +189,13 @@ class Clustering:
     """The tree, every cut, and how tight and stable each is."""
 
     tree: np.ndarray
+    """[circuits − 1, 4]: the linkage matrix, as SciPy has it."""
     cuts: dict[int, Cut]
+    """Number of families → the cut."""
     silhouette: dict[int, float]
+    """Number of families → mean silhouette."""
     stability: dict[int, float]
+    """Number of families → mean adjusted Rand index over resamples."""
     stability_low: dict[int, float]
     """The 10 % quantile over resamples."""
 

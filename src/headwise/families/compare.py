@@ -44,7 +44,7 @@ class Incoming:
     side: str
     rows: np.ndarray
     units: np.ndarray
-    """[rows, channels]"""
+    """[rows, channels]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,19 +52,27 @@ class HeadComparison:
     """One head and side in two families."""
 
     head: str
+    """The head, such as ``L18H6``."""
     side: str
+    """``query`` or ``key``."""
     first: int
+    """One family, by number."""
     second: int
+    """The other."""
     cosine: Estimate
-    """Of the two families' mean unit vectors"""
+    """Of the two families' mean unit vectors."""
     verdict: str
+    """``the same``, ``something else``, ``the opposite`` or ``unclear``."""
     medoids: float | None
-    """Cosine of the two representatives; None where one of them does not use the head on this side"""
+    """Cosine of the two representatives; None where one of them does not use the head on this side."""
     within_first: float
+    """Mean cosine of two prompts of the first family."""
     within_second: float
-    """Mean cosine of two prompts of one family"""
+    """The same of the second."""
     n_first: int
+    """Prompts of the first family whose circuits use the head on this side."""
     n_second: int
+    """Those of the second."""
 
     def to_row(self) -> dict[str, Any]:
         """One row of a table."""

@@ -29,9 +29,13 @@ class Element(NamedTuple):
     """
 
     source: str
+    """The component that writes; empty where only heads are compared."""
     target: str
+    """The head that reads."""
     side: str = ""
+    """``query`` or ``key``; empty where only heads are compared."""
     channel: int = -1
+    """The channel of the head; -1 where none is compared."""
 
     def __str__(self) -> str:
         if not self.source:
@@ -46,8 +50,11 @@ class Incidence:
     """``matrix`` [prompts, features] is boolean; row i belongs to prompt number ``prompts[i]``."""
 
     prompts: np.ndarray
+    """[rows]: the number of each row's prompt."""
     features: tuple[Element, ...]
+    """[columns]: what circuits are compared by."""
     matrix: sparse.csr_matrix
+    """[rows, columns]: whether the prompt's circuit holds it (sparse)."""
 
     @property
     def sizes(self) -> np.ndarray:

@@ -61,11 +61,13 @@ class NullTest:
     """The observed separation for every number of families, and those of null data."""
 
     observed: dict[int, float]
+    """Number of families → the observed separation."""
     null: list[dict[int, float]]
-    """One per draw: the separation for every number of families that it can be cut into"""
+    """One per draw: the separation for every number of families that it can be cut into."""
     silhouette: dict[int, list[float]]
-    """Mean silhouettes of the null's cuts by number of families"""
+    """Mean silhouettes of the null's cuts by number of families."""
     prompts: int
+    """Prompts that were compared, observed and null alike."""
 
     @cached_property
     def usual(self) -> dict[int, tuple[float, float]]:

@@ -47,30 +47,35 @@ class Family:
     """One family. ``representative`` and all other prompts are numbers of the run."""
 
     family: int
+    """Its number, from 0."""
     name: str
-    """Its number, or the value of the label where prompts are grouped by one"""
+    """Its number, or the value of the label where prompts are grouped by one."""
     size: int
+    """How many circuits it has."""
     share: float
+    """Of all circuits."""
     strays: int
-    """Prompts that joined it because it is nearest"""
+    """Prompts that joined it because it is nearest."""
     representative: int
+    """The prompt whose circuit is nearest to all others, by number."""
     prompt: str
+    """That prompt's text."""
     labels: dict[str, dict[str, int]]
-    """How many prompts have each value of each label"""
+    """How many prompts have each value of each label."""
     features: float
-    """Mean features of a circuit"""
+    """Mean features of a circuit."""
     edges: float
-    """Mean edges of a circuit, those from embeddings and into the answer included"""
+    """Mean edges of a circuit, those from embeddings and into the answer included."""
     core: int
-    """Features that at least half of its circuits hold"""
+    """Features that at least half of its circuits hold."""
     union: int
-    """Features that at least a tenth of them hold"""
+    """Features that at least a tenth of them hold."""
     distance: float
-    """Mean distance of two members"""
+    """Mean distance of two members."""
     difference: float
-    """Mean logit difference of answer and wrong"""
+    """Mean logit difference of answer and wrong."""
     top_is_answer: float
-    """Share of prompts whose most likely token is the answer"""
+    """Share of prompts whose most likely token is the answer."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

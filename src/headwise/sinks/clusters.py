@@ -52,7 +52,9 @@ class SinkWriter:
     """A component and its share of the attention that the signals hold."""
 
     component: str
+    """The component's name, such as ``MLP11``."""
     share: float
+    """Its share, from 0 to 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +62,15 @@ class Cluster:
     """Heads whose mean control signals point the same way in the stream."""
 
     side: Side
+    """``query`` or ``key``."""
     heads: tuple[Head, ...]
+    """Its heads."""
     distance: float
     """Mean cosine distance between its heads; 0 for a single head."""
     read_by: int
     """Different (key) heads among them: query heads of one group share their key, and so most of a key signal."""
     writers: tuple[SinkWriter, ...]
+    """Who writes their signals, the largest share first."""
     direction: Tensor
     """[d_model], unit: the mean of its heads' signals."""
 
@@ -75,8 +80,11 @@ class Source:
     """Heads whose control signal is mostly written by one component."""
 
     side: Side
+    """``query`` or ``key``."""
     component: str
+    """The component's name, such as ``MLP11``."""
     heads: tuple[Head, ...]
+    """The heads that mostly read it."""
     share: float
     """What the component writes of these heads' signals (by attention)."""
     distance: float
@@ -98,16 +106,21 @@ class Sharing:
     """One side's clusters and sources."""
 
     side: Side
+    """``query`` or ``key``."""
     heads: tuple[Head, ...]
+    """The controlled heads on this side."""
     distances: Tensor
     """[heads, heads] cosine distances of mean signals in the stream."""
     clusters: tuple[Cluster, ...]
+    """Heads by the direction of their signals, largest cluster first."""
     silhouette: float | None
     """Of the clusters; None if all heads are in one, or each in its own."""
     sources: tuple[Source, ...]
+    """Heads by the component that writes most of their signal."""
 
     @property
     def mean_distance(self) -> float | None:
+        """Mean distance between two heads; None for fewer than two."""
         n = len(self.heads)
         return None if n < 2 else float(self.distances.sum() / (n * (n - 1)))
 

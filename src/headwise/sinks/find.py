@@ -43,11 +43,15 @@ class SinkToken:
     """A place and a token that were sinks: in how many prompts, and the attention received there."""
 
     position: int
+    """Where it is in the prompt."""
     token: str
+    """The token as text."""
     prompts: int
+    """In how many prompts it is a sink."""
     share: float
     """Of the prompts that have a sink."""
     attention: float
+    """Mean attention that it receives there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +59,9 @@ class Parking:
     """What every prompt's sinks are, and what every head gives them."""
 
     token_ids: list[list[int]]
+    """Per prompt, its token ids."""
     sinks: list[tuple[int, ...]]
+    """Per prompt, the positions of its sinks."""
     received: list[Tensor]
     """Per prompt, the mean attention each token receives over heads and rows away from it; NaN with too few rows."""
     attention: Tensor
@@ -63,6 +69,7 @@ class Parking:
 
     @property
     def with_sinks(self) -> list[int]:
+        """Prompts that have a sink, by number."""
         return [i for i, found in enumerate(self.sinks) if found]
 
     def some(self, prompts: Sequence[int]) -> Parking:

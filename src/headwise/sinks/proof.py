@@ -42,12 +42,19 @@ class Freed:
     """One firing without the control signals of one side."""
 
     prompt: int
+    """The prompt, by number."""
     cell: Cell
+    """The firing."""
     side: Side
+    """The side whose signals leave."""
     removed: int
+    """How many signals these are."""
     attention: float
+    """Attention on the sink, untouched."""
     predicted: float
+    """The same without the signals, by arithmetic."""
     edited: float
+    """The same in the edited forward pass."""
     control: float
     """Mean attention left when as many signals of unused channels leave instead (edited passes)."""
     next_key: int
@@ -57,6 +64,7 @@ class Freed:
     gainer: int
     """The token that gained most."""
     gain: float
+    """What that token gained."""
     own_gain: float
     """What the query's own token gained."""
 
@@ -151,9 +159,13 @@ class Shared:
     """One direction taken out of the reads of many heads in one pass."""
 
     side: Side
+    """``query`` or ``key``."""
     name: str
+    """The writer whose mean write it is, or ``largest cluster``."""
     heads: tuple[Head, ...]
+    """The heads from whose reads it is taken."""
     prompts: int
+    """In how many prompts."""
     attention: float
     """On sinks, mean over heads and prompts, untouched."""
     removed: Estimate
@@ -163,7 +175,9 @@ class Shared:
     loss: float
     """Next-token loss in nats, untouched."""
     loss_change: Estimate
+    """Change of the loss without the direction."""
     control_loss_change: float
+    """The same with random directions."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,14 +62,21 @@ class Parked:
     turned back: [d_head] numbers along u_k (query side) or v_k (key side)."""
 
     prompt: int
+    """The prompt, by number."""
     cell: Cell
+    """The firing."""
     kind: Kind
+    """Whether the token it reads is a ``sink`` or an ``other`` one."""
     signals: dict[Side, SideSignals]
+    """Side → the smallest set of signals that causes the attention."""
     read: dict[Side, Tensor]
+    """Side → [d_head]: their sum along the head's channels, as the head multiplies it."""
     written: dict[Side, Tensor]
+    """Side → [d_head]: the same with the rotation turned back."""
 
     @property
     def head(self) -> Head:
+        """The head that parks."""
         return self.cell.head
 
 
@@ -242,6 +249,7 @@ class Agreement:
     """How alike the control signals of one head and side are over prompts."""
 
     firings: int
+    """Firings on sinks that were compared, one per prompt."""
     distance: Estimate
     """Mean cosine distance between the signals of two prompts: 0 the same, 1 unrelated."""
     shuffled: float
@@ -251,11 +259,13 @@ class Agreement:
     others: float | None
     """The same for firings of this head on tokens that are no sinks; None with too few."""
     others_firings: int
+    """Firings on other tokens that were compared."""
     signals: float
     """Median number of signals a firing needed."""
 
     @property
     def controlled(self) -> bool:
+        """Whether the signals agree: a distance below 0.5."""
         return self.distance.mean < CONTROLLED
 
 

@@ -31,19 +31,27 @@ class HeadSparsity:
     """One head's cells, or (``head`` None) those of all heads together."""
 
     head: Head | None
+    """The head; None for all of them together."""
     in_answer: int
     """Prompts in which it carries the answer."""
     in_circuit: int
     """Prompts whose circuit uses a cell of it."""
     cells: int
+    """Cells that its circuits use."""
     attention: Estimate
+    """Attention of those cells."""
     sparsity: Estimate
+    """Sparsity along singular channels: 1 ÷ channels if one does it all, 1 if all contribute alike."""
     control: Estimate
+    """The same along rotated directions."""
     difference: Estimate
     """Sparsity less that along rotated directions, paired by prompt."""
     needed: Estimate
+    """Channels, largest first, whose sum comes within 10 % of the relative logit."""
     control_needed: Estimate
+    """The same along rotated directions."""
     needed_difference: Estimate
+    """``needed`` less ``control_needed``, paired by prompt."""
 
     def to_json(self) -> dict[str, Any]:
         counts = {"in_answer": self.in_answer, "in_circuit": self.in_circuit, "cells": self.cells}

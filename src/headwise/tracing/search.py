@@ -99,9 +99,13 @@ class SideSignals:
     """The signals of one side of one firing, in the order of their removal."""
 
     cell: Cell
+    """The firing."""
     side: Side
+    """The side that the signals enter."""
     tau: float
+    """The threshold that the attention had to fall below."""
     attention: float
+    """Its attention, untouched."""
     after: float
     """Attention once all of them are removed."""
     removed: tuple[Removed, ...]
@@ -119,6 +123,7 @@ class SideSignals:
 
     @property
     def signals(self) -> list[Signal]:
+        """The signals alone, in the same order."""
         return [one.signal for one in self.removed]
 
     def by_writer(self) -> list[Removed]:
