@@ -12,8 +12,10 @@ from tiny_circuits import largest_circuit, two_answers
 
 import headwise
 from headwise.bases import basis as channels_module
+from headwise.circuits import trace as trace_module
 from headwise.circuits.circuit import Circuit, Node
 from headwise.errors import HeadwiseError
+from headwise.model.stream import Stream, split
 from headwise.tracing.seeds import Readout, probability_seeds
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Component
@@ -116,6 +118,18 @@ def test_every_counterfactual_is_what_the_edited_pass_shows(variant: str) -> Non
     assert circuit.counterfactuals
     for c in circuit.counterfactuals:
         assert c.edited == pytest.approx(c.predicted, abs=1e-5)
+
+
+def test_the_edited_passes_need_no_second_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    splits: list[int] = []
+
+    def counted(model: headwise.Model, prompts: list[list[int]], *, start: int) -> Stream:
+        splits.append(len(prompts))
+        return split(model, prompts, start=start)
+
+    monkeypatch.setattr(trace_module, "split", counted)
+    assert largest_circuit(tiny("llama"), verify=True).counterfactuals[0].edited is not None
+    assert splits == [6]
 
 
 def test_one_firing_with_its_counterfactuals(variant: str) -> None:

@@ -214,9 +214,8 @@ def trace(
             traced = trace_down(model, ups, [one.seeds if one.has_head else [] for one in begun], rules)
             for place, (i, up) in enumerate(zip(indices, ups, strict=True)):
                 circuit = _circuit(model, up, traced[place], begun[place], vectors=vectors)
+                circuit = _verified(up, circuit) if verify else circuit
                 circuits[i] = replace(circuit, prompt=texts[i], mode=mode)
-    if verify:
-        circuits = {i: _verified(bases, circuit) for i, circuit in circuits.items()}
     seconds = (time.perf_counter() - started) / n
     done = [replace(circuits[i], seconds=round(seconds, 4)) for i in range(n)]
     return done[0] if single else done
@@ -390,17 +389,15 @@ def _edges(
     return edges
 
 
-def _verified(bases: Bases, circuit: Circuit) -> Circuit:
+def _verified(up: PromptWrites, circuit: Circuit) -> Circuit:
     """Run the edited pass of every counterfactual."""
     if not circuit.counterfactuals:
         return circuit
-    model = bases.model
-    up = PromptWrites(split(model, list(circuit.token_ids), start=circuit.start), 0, bases)
     removals = [
         removal(up, circuit.node(c.target).cell, circuit.signals(c.target, c.side))
         for c in circuit.counterfactuals
     ]
-    edited = edited_attention(model, circuit.token_ids, removals, start=circuit.start)
+    edited = edited_attention(up.bases.model, circuit.token_ids, removals, start=circuit.start)
     return replace(
         circuit,
         counterfactuals=tuple(
