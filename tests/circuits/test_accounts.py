@@ -53,7 +53,7 @@ def test_an_account_goes_into_an_mlp_that_the_circuit_reads(variant: str) -> Non
         readers[key] = readers.get(key, 0.0) + edge.weight
     for edge in circuit.accounts:
         source, target = circuit.node(edge.source), circuit.node(edge.target)
-        assert edge.kind == "account" and edge.channels == () and edge.weight > 0
+        assert edge.kind == "account" and edge.channels == () and edge.weight >= 0.02
         assert target.kind == "mlp" and source.query == target.query
         assert source.layer < target.layer or (source.layer == target.layer and source.kind != "mlp")
         # Somebody above reads that MLP on this side, for this.
@@ -65,7 +65,10 @@ def test_an_account_goes_into_an_mlp_that_the_circuit_reads(variant: str) -> Non
 def test_options_choose_among_the_same_accounts() -> None:
     """The answer's own readers are the same whatever is followed; heads found through MLPs read more of the others."""
     model = tiny("llama", torch.float64)
-    every, some = _of(model, mlp_cover=1.0, mlp_least=1e-6, mlp_depth=1), _of(model, mlp_depth=1)
+    every, some = (
+        _of(model, mlp_cover=1.0, mlp_least=1e-6, mlp_floor=1e-9, mlp_depth=1),
+        _of(model, mlp_depth=1),
+    )
     weights = {e.id: e.weight for e in every.accounts}
     to_answer = {e.id: e.weight for e in some.accounts if e.unit == "answer"}
     assert to_answer == pytest.approx({id: weights[id] for id in to_answer})
@@ -132,6 +135,7 @@ def test_the_terminal_tells_accounts_apart(circuit: Circuit, capsys: pytest.Capt
     [
         ({"mlp_cover": 0}, "mlp_cover=0 is not a share: give a number above 0 and up to 1"),
         ({"mlp_least": 2}, "mlp_least=2 is not a share: give a number above 0 and up to 1"),
+        ({"mlp_floor": 0}, "mlp_floor=0 is not a weight: give a number above 0 and up to 1"),
         ({"mlp_depth": -1}, "mlp_depth=-1 is no depth: give 0 or more"),
         ({"mlp_depth": 1.5}, "mlp_depth=1.5 is not a whole number: give 0 or more"),
     ],

@@ -19,7 +19,7 @@ from tiny import tiny
 from tiny_circuits import largest_circuit
 
 import headwise
-from headwise.circuits.circuit import Circuit, Edge, Node
+from headwise.circuits.circuit import ABSOLUTE, Circuit, Edge, Node
 from headwise.circuits.faithfulness import faithfulness
 from headwise.circuits.interventions import intervene
 from headwise.errors import HeadwiseError
@@ -234,7 +234,8 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 
 def normal(data: dict[str, Any]) -> dict[str, Any]:
     """A document in the order and with the defaults that saving gives it."""
-    data = {"difference": None, "top": None, **data}
+    data = {"difference": None, "top": None, "start": 0, **data}
+    data["basis"] = data.get("basis") or ABSOLUTE.to_json()
     data["nodes"] = sorted(data["nodes"], key=lambda n: n["id"])
     data["edges"] = sorted(
         ({"strengths": [], "signal": None, "kind": "causal", **e, "unit": unit(e)} for e in data["edges"]),

@@ -94,7 +94,13 @@ def test_the_strongest_writers_are_followed_until_they_cover_enough(variant: str
     model = tiny(variant, torch.float64)
     up = _up(model)
     vector = torch.randn(24, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    for rules in (MLPRules(), MLPRules(cover=0.3), MLPRules(least=0.15), MLPRules(cover=1, least=0.001)):
+    for rules in (
+        MLPRules(),
+        MLPRules(cover=0.3),
+        MLPRules(least=0.15),
+        MLPRules(cover=1, least=0.001, floor=1e-6),
+        MLPRules(cover=1, least=0.001, floor=0.2),
+    ):
         follower = Follower(up, rules)
         follower.read(2, 5, "key", "attention", vector)
         parts = list(follower.follow(2))
@@ -102,7 +108,7 @@ def test_the_strongest_writers_are_followed_until_they_cover_enough(variant: str
         helping = sorted((x for x in shares[0].tolist() if x > 0), reverse=True)
         expected, held = [], 0.0
         for share in helping:
-            if held >= rules.cover * sum(helping) or share < rules.least * sum(helping):
+            if held >= rules.cover * sum(helping) or share < max(rules.least * sum(helping), rules.floor):
                 break
             expected.append(share)
             held += share
@@ -118,7 +124,7 @@ def test_readers_of_one_mlp_are_one_reading() -> None:
     model = tiny("gemma2", torch.float64)
     up = _up(model)
     a, b = torch.randn(2, 24, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    every = MLPRules(cover=1, least=1e-9)
+    every = MLPRules(cover=1, least=1e-9, floor=1e-9)
 
     def parts(*vectors: Tensor) -> dict[Component, float]:
         follower = Follower(up, every)
@@ -136,7 +142,7 @@ def test_lower_mlps_are_followed_as_deep_as_asked() -> None:
     vector = torch.randn(24, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
 
     def followed(depth: int) -> list[MLPPart]:
-        follower = Follower(up, MLPRules(least=0.001, cover=1, depth=depth))
+        follower = Follower(up, MLPRules(least=0.001, cover=1, floor=1e-6, depth=depth))
         follower.read(3, 6, "query", "answer", vector)
         return [part for layer in (3, 2, 1, 0) for part in follower.follow(layer)]
 

@@ -69,11 +69,12 @@ def bases_for(model: Model, mode: str, basis: BasisKind) -> Bases:
     return Bases.of(model, basis)
 
 
-def mlp_rules(mode: str, cover: float, least: float, depth: int) -> MLPRules | None:
+def mlp_rules(mode: str, cover: float, least: float, floor: float, depth: int) -> MLPRules | None:
     """How far MLPs are followed; None where they are leaves."""
     rules = MLPRules(
         share(cover, "mlp_cover", "a share"),
         share(least, "mlp_least", "a share"),
+        share(floor, "mlp_floor", "a weight"),
         count(depth, "mlp_depth", "is no depth", least=0),
     )
     return None if mode == "published" or rules.depth == 0 else rules
@@ -97,6 +98,7 @@ def trace(
     start: int = ...,
     mlp_cover: float = ...,
     mlp_least: float = ...,
+    mlp_floor: float = ...,
     mlp_depth: int = ...,
 ) -> Circuit: ...
 @overload
@@ -117,6 +119,7 @@ def trace(
     start: int = ...,
     mlp_cover: float = ...,
     mlp_least: float = ...,
+    mlp_floor: float = ...,
     mlp_depth: int = ...,
 ) -> list[Circuit]: ...
 def trace(
@@ -136,6 +139,7 @@ def trace(
     start: int = 0,
     mlp_cover: float = MLPRules.cover,
     mlp_least: float = MLPRules.least,
+    mlp_floor: float = MLPRules.floor,
     mlp_depth: int = MLPRules.depth,
 ) -> Circuit | list[Circuit]:
     """Trace a prompt (or several) to the circuit that made its answer, from one forward pass.
@@ -178,6 +182,8 @@ def trace(
         together hold this part of what all helping writers bring. The published mode follows no MLPs.
     mlp_least:
         A writer with a smaller part of it is left out.
+    mlp_floor:
+        So is a writer that accounts for less than this, in attention or in the answer's logits.
     mlp_depth:
         How many MLPs are followed one behind the other; 0: none.
 
@@ -200,7 +206,9 @@ def trace(
         raise HeadwiseError(
             "top_k and top_p choose the answers themselves: leave out answer, or leave out top_k and top_p"
         )
-    rules = replace(rules_for(mode, tau, rule), mlps=mlp_rules(mode, mlp_cover, mlp_least, mlp_depth))
+    rules = replace(
+        rules_for(mode, tau, rule), mlps=mlp_rules(mode, mlp_cover, mlp_least, mlp_floor, mlp_depth)
+    )
     bases = bases_for(model, mode, basis)
     circuits: dict[int, Circuit] = {}
     for indices in by_length(token_ids, 64, MAX_TOKENS):

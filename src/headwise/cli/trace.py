@@ -48,6 +48,9 @@ def trace(
     mlp_least: Annotated[
         float, typer.Option(help="Leave out what brings an MLP less than this part.", metavar="P")
     ] = 0.05,
+    mlp_floor: Annotated[
+        float, typer.Option(help="Leave out what accounts for less than this weight.", metavar="W")
+    ] = 0.02,
     mlp_depth: Annotated[
         int, typer.Option(min=0, help="MLPs followed one behind the other; 0: none.", metavar="N")
     ] = 3,
@@ -92,6 +95,7 @@ def trace(
             start=start,
             mlp_cover=mlp_cover,
             mlp_least=mlp_least,
+            mlp_floor=mlp_floor,
             mlp_depth=mlp_depth,
         )
     if save is not None:

@@ -32,6 +32,9 @@ class MLPRules:
     """Writers are taken, strongest first, until they hold this part of what all helping writers bring."""
     least: float = 0.05
     """A writer with a smaller part of it is left out."""
+    floor: float = 0.02
+    """So is one that accounts for less than this, in attention or in the answer's logits: there are many, and they hold
+    next to nothing."""
     depth: int = 3
     """MLPs one behind the other."""
 
@@ -108,6 +111,7 @@ class Follower:
         most = min(shares.shape[1], int(1 / self.rules.least) + 1)
         values, writers = helping.topk(most, 1)
         before = values.cumsum(1, dtype=torch.float64) - values
-        taken = (before < self.rules.cover * whole) & (values >= self.rules.least * whole) & (values > 0)
+        least = (self.rules.least * whole).clamp(min=self.rules.floor)
+        taken = (before < self.rules.cover * whole) & (values >= least) & (values > 0)
         rows = taken.nonzero()[:, 0]
         return list(zip(rows.tolist(), writers[taken].tolist(), values[taken].tolist(), strict=True))
