@@ -88,7 +88,7 @@ def test_changed_prompts_are_another_run(file: Path, tmp_path: Path, whole: dict
             stopped(mine, out, "fitting box", 16)
         before = contents(out)
         write_lines(mine, turned)
-        assert "holds another run (contrast with other examples)" in one_line(lambda out=out: go(mine, out))
+        assert "holds another run (features with other examples)" in one_line(lambda out=out: go(mine, out))
         assert contents(out) == before
     write_lines(mine, lines())
     go(mine, out)
@@ -144,7 +144,7 @@ def test_a_link_in_the_folder_is_not_written_through(
     first, *_ = stopped(file, out, "fitting box", 16)
     victim.write_text("mine")
     first.unlink()
-    for place in (first, out / "run.json"):
+    for place in (first, out / "features.json"):
         place.symlink_to(victim)
     go(file, out)
     assert victim.read_text() == "mine"
@@ -239,4 +239,4 @@ def test_a_refused_run_leaves_nothing_behind(
 
 
 def test_the_document_holds_no_time(whole: dict[str, bytes]) -> None:
-    assert "seconds" not in json.loads(whole["run.json"])
+    assert "seconds" not in json.loads(whole["features.json"])

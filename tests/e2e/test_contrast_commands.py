@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_folder_holds_everything(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     tables = {f"{name}.parquet" for name in ("heads", "features", "swaps")}
-    assert names >= {"manifest.json", "features.safetensors", "report.html", "run.json", *tables}
+    assert names >= {"manifest.json", "features.safetensors", "report.html", "features.json", *tables}
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "Head L1H2" in page
     assert len(page.encode()) < 2_000_000

@@ -41,7 +41,6 @@ def circuits(
     from headwise.progress import is_quiet
     from headwise.scale.disk import size_text
     from headwise.survey.collect import estimated_bytes, trace_many
-    from headwise.survey.summary import run_summary
     from headwise.tasks.answers.make import make_answers
 
     loaded = load(model)
@@ -75,7 +74,7 @@ def circuits(
             progress=progress,
         )
     seconds = time.perf_counter() - began
-    summary = run_summary(run)
+    summary = run.to_json()
     new = reports[-1] - reports[0] if reports else 0
     summary |= {
         "out": str(out),

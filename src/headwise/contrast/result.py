@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
 
 KIND = "features"
-DOCUMENT, VECTORS = "run.json", "vectors.safetensors"
+DOCUMENT, VECTORS = f"{KIND}.json", "vectors.safetensors"
 FILES = (*(f"{table}.parquet" for table in ROWS), BANK, VECTORS, DOCUMENT)
 """All that a finished run consists of, besides its manifest."""
 

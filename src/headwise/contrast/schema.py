@@ -71,7 +71,7 @@ class FeaturesConfig(Shape):
 
 
 class FeaturesDocument(Shape):
-    """``run.json``: the result as JSON but for the time, and what the run is of."""
+    """``features.json``: the result as JSON but for the time, and what the run is of."""
 
     schema_: Literal[2] = Field(alias="schema")
     task: str

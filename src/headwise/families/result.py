@@ -25,6 +25,7 @@ from headwise.scale.folder import RunFolder
 from headwise.scale.manifest import AGAIN
 from headwise.scale.results import held_manifest, read_value, write_result
 from headwise.scale.tables import table_bytes
+from headwise.strings import counted
 from headwise.survey.records import CircuitRun
 from headwise.validation import Shape, check
 
@@ -321,8 +322,8 @@ class FamiliesResult:
         found = self.to_json()
         how = f"by {self.grouped_by}" if self.grouped_by else "by clustering"
         return (
-            f"FamiliesResult({found['task']!r} in {found['model']!r}: {found['n_traced']} circuits, {self.n_families} "
-            f"families {how}, p {found['p_value']})"
+            f"FamiliesResult({found['task']!r} in {found['model']!r}: {counted(found['n_traced'], 'circuit')}, "
+            f"{counted(self.n_families, 'family', 'families')} {how}, p {found['p_value']})"
         )
 
     def _repr_html_(self) -> str:

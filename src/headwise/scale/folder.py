@@ -3,7 +3,7 @@ refused leaves nothing behind.
 
     with RunFolder(out, "features", config) as folder:   # locked; the same configuration continues
         …
-        folder.finish("heads.parquet", "run.json")       # their digests make the run finished
+        folder.finish("heads.parquet", "features.json")  # their digests make the run finished
 
 Looking at a folder changes nothing in it. Only names of our own are ever removed.
 """

@@ -15,6 +15,7 @@ from headwise.sinks.clusters import Sharing, SinkWriter, writers_of
 from headwise.sinks.find import Parking, SinkToken
 from headwise.sinks.proof import Freed, Shared
 from headwise.sinks.signals import SIDES, Agreement, Parked
+from headwise.strings import counted
 from headwise.types import Head, Side
 
 if TYPE_CHECKING:
@@ -175,6 +176,11 @@ class SinksResult:
         from headwise.scale.results import load_result
 
         return load_result(cls, folder, KIND, MAKE)
+
+    def __repr__(self) -> str:
+        tokens, parked = counted(len(self.sinks), "sink token"), counted(len(self.parked), "head")
+        prompts = counted(len(self.parking.token_ids), "prompt")
+        return f"SinksResult({self.model!r}: {tokens} in {prompts}, {parked} of {self.attention.numel()} parked there)"
 
     def _repr_html_(self) -> str:
         from headwise.show.notebook import sinks_result

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwise.strings import counted
 from headwise.types import Estimate, Head
 
 if TYPE_CHECKING:
@@ -164,6 +165,14 @@ class SparsityResult:
         from headwise.scale.results import load_result
 
         return load_result(cls, folder, KIND, MAKE)
+
+    def __repr__(self) -> str:
+        whole = self.overall
+        return (
+            f"SparsityResult({self.task!r} in {self.model!r}: {counted(len(self.heads), 'head')} in {self.traced} of "
+            f"{counted(self.prompts, 'prompt')}, {whole.needed.mean:.1f} channels needed, "
+            f"{whole.control_needed.mean:.1f} along rotated directions)"
+        )
 
     def _repr_html_(self) -> str:
         from headwise.show.notebook import sparsity_result

@@ -348,6 +348,12 @@ class CircuitRun:
     def __len__(self) -> int:
         return sum(prompts.num_rows for prompts in self._prompts)
 
+    def to_json(self) -> dict[str, Any]:
+        """The run in a few numbers: counts by status, and medians over the traced circuits."""
+        from headwise.survey.summary import run_summary
+
+        return run_summary(self)
+
     def __repr__(self) -> str:
         return (
             f"CircuitRun({self.config['task']!r} in {self.config['model']!r}: {len(self.traced)} of {len(self)} "
