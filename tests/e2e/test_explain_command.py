@@ -42,7 +42,13 @@ def test_a_new_process_prints_the_three_parts_and_writes_the_page(tmp_path: Path
         env={**os.environ, "NO_COLOR": "1"},
     )
     assert done.returncode == 0, done.stderr
-    for part in ("\nWhat\n", "\nWho\n", "\nProof\n", "The proof holds", "instead of"):
+    for part in (
+        "\nWhat × who, in log-odds\n",
+        "\nWhat it does with it\n",
+        "\nProof\n",
+        "specific",
+        "instead of",
+    ):
         assert part in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
     assert "\x1b" not in done.stdout
@@ -53,7 +59,8 @@ def test_json_is_one_document_and_nothing_else(capsys: pytest.CaptureFixture[str
     assert main(["explain", PROMPT, "--head", "L22H4", "--key", " Mary", "--query", "-1", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["head"], document["query"], document["key"]) == ("L22H4", 13, 3)
-    assert document["proof"]["holds"] is True
+    assert document["proof"]["error"] < 1e-5
+    assert document["proof"]["after"]["attention"] < document["cause"]["threshold"]
 
 
 @pytest.mark.parametrize(

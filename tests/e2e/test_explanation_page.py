@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from browsing import Opener, browsed, fits, running, watched
 from explanation_documents import document, features
+from tiny import prompts_of, tiny
 
 from headwise.show.kit.page import mounted
+from headwise.why.explain import explain
 
 pytestmark = browsed
 Document = dict[str, Any]
@@ -418,3 +420,13 @@ def test_three_hundred_tokens(show: Opener) -> None:
 def test_a_page_of_64_tokens_is_small() -> None:
     data = document([f" word{i}" for i in range(64)], query=63, key=20, writers=40)
     assert len(page_of({**data, "features": features()}).encode()) < 300_000
+
+
+def test_a_real_explanation_is_drawn_from_its_own_document(show: Opener) -> None:
+    """The contract between the document and the page: nothing that the one says is unknown to the other."""
+    why = explain(tiny("llama"), prompts_of(11)[0], head="L3H1", query=-1, draws=19)
+    page = show(why.to_html())
+    assert page.inner_text(".sentence") == why.sentence
+    named = [row for row in why.to_json()["who"] if row["side"] == "query" and row["writer"] != "others"]
+    text = page.inner_text("body")
+    assert all(row["writer"] in text.replace("MLP ", "MLP") for row in named)

@@ -127,7 +127,7 @@ def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
     assert first.own.change.low <= first.own.change.mean <= first.own.change.high
     assert first.gap.mean == pytest.approx(first.own.change.mean - first.other.change.mean)
     assert first.own.control.mean != first.own.change.mean
-    monkeypatch.setattr("headwise.circuits.counterfactual.COPIES", 2)
+    monkeypatch.setattr("headwise.circuits.counterfactual.PACKED", 2)
     again = measure_causality(Bases.of(model), questions, incidence, families, [(0, 1)], controls=2)
     assert again[0].own is not None
     assert again[0].own.change.mean == pytest.approx(first.own.change.mean, abs=1e-8)

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from headwise.tracing.causes import attention
-from headwise.tracing.log_odds import log_odds, log_odds_gradient
+from headwise.tracing.causes import attention, log_odds, log_odds_gradient
 
 
 def _row(spread: float, keys: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -71,11 +71,16 @@ def test_the_planted_induction_circuit_is_recovered() -> None:
     basis = headwise.Basis.of(model, "L1H0")
     direction = directions(model, Head(1, 0), basis, "key")[:, key_signal.channels[0]]
     assert abs(float(torch.cosine_similarity(direction, previous[repeated], dim=0))) > 0.99
-    for test in found.proof.tests:
-        assert abs(test.observed.attention - test.predicted) < 1e-9
-        assert test.predicted < found.who.threshold
-    assert found.proof.main is not None
-    assert min(control.attention for control in found.proof.main.controls) > 0.7
+    # the same two writers, whole, and nobody else
+    assert found.who.sets["key"].members == (Component("head", 0, 0, source=1),)
+    assert found.who.sets["query"].members == (Component("embedding"),)
+    proof = found.proof
+    assert proof.after is not None and proof.predicted is not None
+    assert abs(proof.after.attention - proof.predicted) < 1e-9
+    assert proof.predicted < found.who.threshold
+    assert found.verdict.redundant.said is False
+    # it reads the key for the token that came before it, not for where it is
+    assert found.place.reason == "content"
 
 
 def test_the_whole_circuit_leads_from_the_answer_to_the_previous_token() -> None:

@@ -142,18 +142,16 @@ def test_one_firing_with_its_counterfactuals(variant: str) -> None:
     # a threshold of its own, so that every family has a firing to trace
     tau = 0.8 * float(pattern[0, 0, query, key])
     found = headwise.explain(model, prompt, head="L3H1", query=query, key=key, tau=tau)
-    assert found.who.error < 1e-5
-    assert [test.name for test in found.proof.tests] == ["query", "key", "both"]
-    for test in found.proof.tests:
-        assert test.observed.attention == pytest.approx(test.predicted, abs=1e-5)
-        assert len(test.controls) == (20 if test.name == "both" else 0)
-        if test.name != "both":
-            assert test.predicted < tau
+    assert found.what.error < 1e-5
+    assert found.who.threshold == tau
+    after = found.proof.after
+    assert after is not None and after.attention < tau
+    assert after.attention == pytest.approx(found.proof.predicted, abs=1e-5)
     # the controls hang on the seed, the cell and the draw alone, not on how many there are
     few = headwise.explain(model, prompt, head="L3H1", query=query, key=key, tau=tau, draws=2)
-    assert few.proof.main is not None and found.proof.main is not None
-    for mine, theirs in zip(few.proof.main.controls, found.proof.main.controls, strict=False):
-        assert mine.attention == pytest.approx(theirs.attention, abs=1e-6)
+    for mine, theirs in zip(few.proof.controls, found.proof.controls, strict=True):
+        assert mine.left == pytest.approx(theirs.left[:2], abs=1e-6)
+        assert mine.effects == pytest.approx(theirs.effects[:2], abs=1e-5)
 
 
 def test_probability_seeds_destroy_most_of_the_gain_and_no_more_than_needed(variant: str) -> None:

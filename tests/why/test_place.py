@@ -8,11 +8,11 @@ from tiny import VARIANTS, prompts_of, tiny
 
 from headwise.model.model import Model
 from headwise.model.reading import Rotary
-from headwise.tracing.log_odds import log_odds_gradient
+from headwise.tracing.causes import log_odds_gradient
 from headwise.tracing.table import log_odds_table
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Head
-from headwise.why.place import PlaceSplit, place_split, split_added, split_rotated
+from headwise.why.what import PlaceSplit, place_split, split_added, split_rotated
 
 CELLS = (Cell(Head(3, 1), 8, 6), Cell(Head(1, 2), 7, 7), Cell(Head(0, 0), 5, 4))
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.model.capture import MAX_TOKENS
 from headwise.model.edits import AddVectors, Edit
 from headwise.randomness import keyed
 from headwise.tracing.causes import attention
@@ -173,6 +172,8 @@ def mean(values: Sequence[float]) -> float:
 
 COPIES = 32
 """Copies of a prompt in one forward pass, each with its own edits: more gain nothing on a processor."""
+PACKED, PACKED_TOKENS = 128, 1 << 16
+"""Copies that share what no edit reaches, and their tokens: every pass runs the shared part once more."""
 
 
 @dataclass(frozen=True)
@@ -220,8 +221,8 @@ def outcomes(
         want=("pattern",),
         logits="last",
         start=start,
-        batch_size=COPIES,
-        max_tokens=max(MAX_TOKENS, 4 * len(token_ids)),
+        batch_size=PACKED,
+        max_tokens=max(PACKED_TOKENS, 4 * len(token_ids)),
     ):
         logits = got.logits[:, 0].double()
         probability, lead = answer.likelihood(logits).tolist(), answer.difference(logits).tolist()

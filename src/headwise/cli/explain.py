@@ -60,7 +60,7 @@ def explain(
     ] = "sequential",
     tau: options.Tau = None,
     basis: options.Basis = "singular",
-    draws: options.Draws = 20,
+    draws: options.Draws = 999,
     seed: options.Seed = 0,
     prompt_file: options.PromptFile = None,
     chat: options.Chat = False,
@@ -138,17 +138,19 @@ def _part(model: Any, prompt: Any, why: Any, only: str, top: int) -> tuple[dict[
     whole = why.to_json()
     shared = (
         *("schema", "model", "prompt", "tokens", "start"),
-        *("head", "query", "key", "attention", "logit", "basis"),
+        *("head", "query", "key", "attention", "logit", "basis", "log_odds"),
     )
-    document = {name: whole[name] for name in (*shared, only)}
     if only == "who":
+        document = {name: whole[name] for name in (*shared, "who", "cause")}
         return document, lambda: who_in_full(why, top)
+    document = {name: whole[name] for name in (*shared, "relative", "place", "what")}
     from headwise.bases.cell import split_cell
 
     # The control: the same score along directions that are not the head's own.
     split = split_cell(model, prompt, why.head, why.query, why.key, basis=why.basis.kind, start=why.start)
     basis = split.basis
-    document["what"] |= {
+    document["channels"] = {
+        "log_odds": [part.log_odds for part in sorted(why.what.channels, key=lambda part: part.channel)],
         "energies": basis.energies.tolist(),
         "rank": int(basis.rank),
         "condition": float(basis.condition),

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 EDGES = 30
 """Edges of a circuit that a notebook shows."""
-_SIDES = {"query": "the query side", "key": "the key side", "both": "both sides"}
 
 
 def circuit(circuit: Circuit) -> str:
@@ -121,34 +120,34 @@ def circuit_run(run: CircuitRun) -> str:
 
 
 def explanation(why: Explanation) -> str:
-    """The sentence, the verdict and three small tables: what, who, proof."""
-    holds, words = why.proof.verdict
-    colour = "#12805c" if holds else "#c2321e"
-    who = ("component", "side", "at", "read", "channels", TableColumn(name="share", number=True))
-    proof = (
-        "model",
-        *(TableColumn(name=n, number=True) for n in ("predicted", "attention", "probability", "lead")),
-    )
+    """What a person would say and three small tables: what, who, proof."""
+    number = {
+        name: TableColumn(name=name, number=True) for name in ("log-odds", "attention", "probability", "lead")
+    }
     tables = (
-        Table(("channel", TableColumn(name="relative logit", number=True)), _what(why), "What"),
-        Table(who, _who(why), "Who"),
-        Table(proof, _proof(why), "Proof"),
+        Table(("channel", number["log-odds"]), _what(why), "What"),
+        Table(("writer", "side", "read", number["log-odds"], "cause"), _who(why), "Who"),
+        Table(
+            ("model", *(number[n] for n in ("attention", "probability", "lead")), "p"), _proof(why), "Proof"
+        ),
     )
     boxes = "".join(table.html(bare=True) for table in tables)
+    notices = "".join(f'<p style="margin:.3em 0">{text(notice)}</p>' for notice in why.question.notices)
     return notebook(
         why.sentence,
-        f'<p style="margin:.3em 0"><b style="color:{colour}">{"✓" if holds else "✗"}</b> {text(words)}</p>',
+        notices,
         f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px;align-items:flex-start">{boxes}</div>',
     )
 
 
 def _what(why: Explanation) -> list[tuple[str, str]]:
     what = why.what
-    rows = [(str(p.channel), f"{p.value:+.2f}") for p in what.channels[:8]]
-    if len(what.channels) > 8:
-        rest = sum(p.value for p in what.channels[8:])
-        rows.append((f"{len(what.channels) - 8} more", f"{rest:+.2f}"))
-    rows += [(p.name, f"{p.value:+.2f}") for p in what.features]
+    parts = [part for part in what.shown if part.stable]
+    rows = [(part.name or str(part.channel), f"{part.log_odds:+.2f}") for part in parts]
+    if len(what.channels) > len(parts):
+        rest = what.log_odds - sum(part.log_odds for part in parts)
+        rows.append((f"{len(what.channels) - len(parts)} more", f"{rest:+.2f}"))
+    rows += [(part.name, f"{part.value:+.2f}") for part in what.features]
     if what.features:
         rows.append(("unexplained", f"{what.unexplained:+.2f}"))
     return rows
@@ -157,28 +156,28 @@ def _what(why: Explanation) -> list[tuple[str, str]]:
 def _who(why: Explanation) -> list[tuple[str, ...]]:
     return [
         (
-            spoken(w.component),
-            w.side,
-            token(why, w.position),
-            token(why, w.component.source) if w.component.kind == "head" else "",
-            ", ".join(map(str, w.channels)),
-            f"{100 * w.share:.0f} %",
+            f"{row.count} others" if row.writer is None else spoken(row.writer),
+            row.side,
+            token(why, row.writer.source) if row.writer is not None and row.writer.kind == "head" else "",
+            f"{row.log_odds:+.2f}",
+            "yes" if row.cause else "",
         )
-        for w in why.who.writers
+        for row in why.who.rows
     ]
 
 
 def _proof(why: Explanation) -> list[tuple[str, ...]]:
     proof = why.proof
-    rows: list[tuple[str, ...]] = [("as it is", "", *_outcome(proof.before))]
-    rows += [(f"without {_SIDES[t.name]}", f"{t.predicted:.3f}", *_outcome(t.observed)) for t in proof.tests]
-    main = proof.main
-    if main is not None and main.spread is not None:
-        pairs = (main.spread.attention, main.spread.probability, main.spread.lead)
-        rows.append(
-            (f"{len(main.controls)} random removals", "", *(f"{mean:.3f} ± {sd:.3f}" for mean, sd in pairs))
-        )
-    rows += [(f"{t.name}, {t.kind}", f"{t.predicted:.3f}", *_outcome(t.observed)) for t in proof.features]
+    rows: list[tuple[str, ...]] = [("as it is", *_outcome(proof.before), "")]
+    if proof.after is not None:
+        rows.append((f"without the cause ({proof.side} side)", *_outcome(proof.after), ""))
+    if proof.next_best is not None:
+        rows.append(("without the next best instead", *_outcome(proof.next_best.observed), ""))
+    if proof.path is not None:
+        rows.append(("without this cell", *_outcome(proof.path), ""))
+    for control in proof.controls:
+        rows.append((control.text, f"{control.attention.mean:.3f}", "", "", f"{control.p:.3f}"))
+    rows += [(f"{t.name}, {t.kind}", *_outcome(t.observed), "") for t in proof.features]
     return rows
 
 

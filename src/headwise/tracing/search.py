@@ -250,8 +250,8 @@ class LayerChunk:
         self.logits = (k @ q[..., None])[..., 0] * self.scale * self.visible
         gradient = gradient or partial(path_gradient, rule=shared.rules.rule)
         self.g = gradient(self.logits, self.visible, self.s, cap=self.cap)
-        row = attention(self.logits, self.visible, self.cap)
-        self.attention = row.gather(1, self.s[:, None])[:, 0]
+        self.pattern = attention(self.logits, self.visible, self.cap)
+        self.attention = self.pattern.gather(1, self.s[:, None])[:, 0]
         self.n_visible = self.visible.sum(1)
         keys = self.n_visible if shared.rules.visible_keys else self.d + 1
         self.tau = torch.tensor(

@@ -167,14 +167,7 @@ def probability_seeds(up: PromptWrites, answers: Sequence[int]) -> tuple[list[Se
     def likelihood(logits: Tensor) -> Tensor:
         return torch.log_softmax(soft_cap(logits, readout.cap).double(), -1)[..., chosen] @ target.double()
 
-    g = torch.zeros_like(base)
-    for alpha, weight in zip(*nodes("gauss"), strict=True):
-        along = base + alpha * whole
-        slope = -torch.softmax(soft_cap(along, readout.cap), -1)
-        slope[chosen] += target
-        if readout.cap is not None:
-            slope = slope / torch.cosh(along / readout.cap).square()
-        g += weight * slope
+    g = _likelihood_gradient(readout, base, whole, chosen, target, nodes("gauss"))
     direction = readout.pull(readout.unembedding.to(g.dtype).mT @ g)
     shares = _along(up, direction)
     order = shares.argsort(descending=True)
@@ -196,6 +189,42 @@ def probability_seeds(up: PromptWrites, answers: Sequence[int]) -> tuple[list[Se
                 return seeds, gain
         left = left - removed[-1]
     return [], gain
+
+
+def likelihood_shares(up: PromptWrites, answer: int) -> Tensor:
+    """What every component brings, at the last position, to the answer's log-probability: [components].
+
+    By integrated gradients from the bias-only logits: they sum to what the whole stream brings.
+    """
+    readout = _readout(up)
+    base, whole = readout.constant(), readout.push(last_of(up))
+    chosen = torch.tensor([answer], device=base.device)
+    # Logits reach some dozens, over which softmax is smooth: fewer nodes than attention needs.
+    g = _likelihood_gradient(readout, base, whole, chosen, torch.ones_like(base[:1]), nodes("gauss", 20))
+    return _along(up, readout.pull(readout.unembedding.to(g.dtype).mT @ g)).double()
+
+
+def _likelihood_gradient(
+    readout: Readout,
+    base: Tensor,
+    whole: Tensor,
+    chosen: Tensor,
+    target: Tensor,
+    path: tuple[tuple[float, ...], tuple[float, ...]],
+) -> Tensor:
+    """What each logit counts for Σ_t target_t log softmax_t over the ``chosen`` tokens, on the way from ``base``.
+
+    ``path`` are nodes and weights on it.
+    """
+    g = torch.zeros_like(base)
+    for alpha, weight in zip(*path, strict=True):
+        along = base + alpha * whole
+        slope = -torch.softmax(soft_cap(along, readout.cap), -1)
+        slope[chosen] += target
+        if readout.cap is not None:
+            slope = slope / torch.cosh(along / readout.cap).square()
+        g += weight * slope
+    return g
 
 
 def _seed(up: PromptWrites, index: int, weight: float, reading: Tensor) -> Seed:

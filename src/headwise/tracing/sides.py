@@ -60,8 +60,12 @@ class _SearchedSide(ABC):
         """The map [f, w, channels] from y_c to coordinates, and what multiplies each coordinate [f, channels]."""
 
     @abstractmethod
-    def whole_reading(self) -> Tensor:
-        """What multiplies y_c itself, all channels together [f, w]: no basis is in it."""
+    def counterpart(self) -> Tensor:
+        """What the query (the g-weighted sum of keys) is multiplied with, scale included [f, w]: no basis is in it."""
+
+    @abstractmethod
+    def whole_reading(self, vectors: Tensor) -> Tensor:
+        """What multiplies y_c itself, where ``vectors`` [f, w] multiply the query or the keys."""
 
     @abstractmethod
     def whole_rows(self, component: Tensor) -> Tensor:
@@ -117,26 +121,23 @@ class QuerySide(_SearchedSide):
         reading = chunk.query_reading * (chunk.scale * self._here(self.scalar))[:, None, None]
         return reading, (chunk.g[:, None] @ chunk.b)[:, 0]
 
-    def whole_reading(self) -> Tensor:
-        return (self.chunk.g[:, None] @ self._keys())[:, 0]
+    def counterpart(self) -> Tensor:
+        return self.chunk.scale * (self.chunk.g[:, None] @ self.chunk.k)[:, 0]
+
+    def whole_reading(self, vectors: Tensor) -> Tensor:
+        rotary = self.chunk.rotary
+        if rotary is not None:
+            vectors = rotary.at_positions(self.chunk.d).transposed(vectors[None, None])[0, 0]
+        return vectors * self._here(self.scalar)[:, None]
 
     def whole_rows(self, component: Tensor) -> Tensor:
-        return self.y[0, component].double() @ self._keys()[0].mT * self.chunk.visible[:1]
+        keys = self.whole_vectors(component)[:, 0] @ self.chunk.k[0].mT
+        return self.chunk.scale * keys * self.chunk.visible[:1]
 
     def whole_vectors(self, component: Tensor) -> Tensor:
         chunk = self.chunk
         vectors = self.y[:1, component, None].double() * self._here(self.scalar)[0]
         return _turned(None if chunk.rotary is None else chunk.rotary.at_positions(chunk.d[:1]), vectors)[0]
-
-    def _keys(self) -> Tensor:
-        """Keys [f, t, w] as each firing's y_c meet them: turned back to before its query's rotation."""
-        chunk = self.chunk
-        keys = chunk.k
-        if chunk.rotary is not None:
-            # [1, t, f, w]: each firing's keys at its own position
-            turned = chunk.rotary.at_positions(chunk.d).transposed(keys.transpose(0, 1)[None])
-            keys = turned[0].transpose(0, 1)
-        return keys * (chunk.scale * self._here(self.scalar))[:, None, None]
 
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         chunk = self.chunk
@@ -187,11 +188,14 @@ class KeySide(_SearchedSide):
     def reading(self) -> tuple[Tensor, Tensor]:
         return self.chunk.key_map.mT, self.chunk.a
 
-    def whole_reading(self) -> Tensor:
+    def counterpart(self) -> Tensor:
         return self.chunk.q * self.chunk.scale
 
+    def whole_reading(self, vectors: Tensor) -> Tensor:
+        return vectors
+
     def whole_rows(self, component: Tensor) -> Tensor:
-        along = self.whole_reading()[:1].expand(len(component), -1)
+        along = self.counterpart()[:1].expand(len(component), -1)
         return self._along(component, torch.zeros_like(component), along) * self.chunk.visible[:1]
 
     def whole_vectors(self, component: Tensor) -> Tensor:

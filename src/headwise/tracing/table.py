@@ -1,6 +1,6 @@
 """One table of what × who: the log-odds of a cell over writers and channels, once for each side.
 
-With g of :mod:`headwise.tracing.log_odds`, a the query's and b the keys' coordinates (docs/method/why.md),
+With g of :mod:`headwise.tracing.causes`, a the query's and b the keys' coordinates (docs/method/why.md),
 
     query side   v_ck = a_ck · (gᵀb)_k          key side   v_ck = a_k · (gᵀb_c)_k
 
@@ -21,12 +21,15 @@ import torch
 from torch import Tensor
 
 from headwise.model.reading import side_maps
-from headwise.tracing.log_odds import log_odds, log_odds_gradient
+from headwise.tracing.causes import log_odds, log_odds_gradient
 from headwise.tracing.search import LayerChunk, LayerSearch, Rules
 from headwise.tracing.sides import KeySide, QuerySide
 from headwise.types import Cell, Component, Side
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from headwise.bases.basis import Basis
     from headwise.tracing.writes import PromptWrites
 
 
@@ -71,6 +74,11 @@ class SideTable:
         [n, T, w]. Taking it away takes away :meth:`logits`."""
         return self.searched.whole_vectors(rows)
 
+    def along(self, vector: Tensor) -> Tensor:
+        """[N]: what each writer brought along a vector [w] that multiplies the query, or the sum of g_t times keys."""
+        reading = self.searched.whole_reading(vector[None])[0]
+        return (self.vectors @ reading.to(self.vectors.dtype)).double()
+
     def by_channel(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Vectors as :meth:`written` gives them, split by channel: what each channel adds to the row of logits [K, T],
         and the products of the channels' vectors with one another [K, K]."""
@@ -113,11 +121,20 @@ class LogOddsTable:
     """[T]"""
     gradient: Tensor = field(repr=False)
     """[T]: g."""
+    pattern: Tensor = field(repr=False)
+    """[T]: the whole row of attention."""
+    by_channel: Tensor = field(repr=False)
+    """[T, K]: the logits by channel."""
     query: SideTable
     key: SideTable
 
     def side(self, side: Side) -> SideTable:
         return self.query if side == "query" else self.key
+
+    @property
+    def basis(self) -> Basis:
+        """The head's channels."""
+        return self.query.up.bases.head(self.cell.head)
 
     @property
     def what(self) -> Tensor:
@@ -147,6 +164,8 @@ def log_odds_table(up: PromptWrites, cell: Cell) -> LogOddsTable:
         logits=chunk.logits[0],
         visible=visible,
         gradient=chunk.g[0],
+        pattern=chunk.pattern[0],
+        by_channel=chunk.a[0] * chunk.b[0],
         query=_side(chunk, "query", columns),
         key=_side(chunk, "key", columns),
     )
@@ -164,7 +183,7 @@ def _side(chunk: LayerChunk, which: Side, columns: Tensor) -> SideTable:
         cell=chunk.firings[0],
         side=which,
         up=up,
-        rows=(vectors @ side.whole_reading()[0].to(vectors.dtype)).double(),
+        rows=(vectors @ side.whole_reading(side.counterpart())[0].to(vectors.dtype)).double(),
         columns=columns,
         vectors=vectors,
         reading=(reading * weight[:, None])[0],
@@ -191,3 +210,66 @@ def stream_readings(table: LogOddsTable, side: Side) -> tuple[Tensor, Tensor]:
     scalar = up.stream.scalars(layer, side).stream[up.prompt, up.span, index][here].double()
     maps = side_maps(up.stream.model, layer, side, torch.float64).matrix[index]
     return here, (vectors * scalar[:, None]) @ maps
+
+
+# --- the table as a value --------------------------------------------------------------------------------------------
+
+MOST = 512
+"""Writers with a row of their own; the others, one by one next to nothing, are one row."""
+
+
+@dataclass(frozen=True, eq=False)
+class WriterTable:
+    """Writers × channels of one side, in log-odds (nats)."""
+
+    side: Side
+    attention: float
+    total: float
+    """log(A / (1 − A)) + log(keys − 1): what all cells sum to."""
+    writers: tuple[Component | None, ...]
+    """The strongest first, whatever their sign; None, at the end, is all others together."""
+    cells: Tensor
+    """[writers, channels]"""
+
+    @classmethod
+    def of(cls, table: LogOddsTable, side: Side) -> WriterTable:
+        one = table.side(side)
+        chosen = one.order[:MOST]
+        cells = one.cells(chosen)
+        writers: list[Component | None] = [one.writer(row) for row in chosen]
+        if len(one.order) > len(chosen):
+            cells = torch.cat((cells, (table.what - cells.sum(0))[None]))
+            writers.append(None)
+        return cls(side, table.attention, table.total, tuple(writers), cells.cpu())
+
+    @property
+    def rows(self) -> Tensor:
+        """[writers]: *who*, whatever the basis."""
+        return self.cells.sum(1)
+
+    @property
+    def columns(self) -> Tensor:
+        """[channels]: *what*, the same on both sides."""
+        return self.cells.sum(0)
+
+    def to_pandas(self) -> DataFrame:
+        """One row per writer: its name, its sum, and a column per channel; needs the extra ``headwise[pandas]``."""
+        from headwise.frames import frame
+
+        numbers = zip(self.writers, self.rows.tolist(), self.cells.tolist(), strict=True)
+        return frame(
+            [
+                {
+                    "writer": "others" if one is None else str(one),
+                    "log_odds": total,
+                    **{str(channel): cell for channel, cell in enumerate(cells)},
+                }
+                for one, total, cells in numbers
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"WriterTable({self.side}, {self.cells.shape[0]} writers × {self.cells.shape[1]} channels, "
+            f"{self.total:+.2f})"
+        )

@@ -152,9 +152,13 @@ def _drops(rows: Rows, kept: list[int]) -> tuple[float, ...]:
     return tuple((after[:-1] - after[1:]).tolist())
 
 
-def attention_without(table: LogOddsTable, side: Side, members: Sequence[Component]) -> float:
-    """The cell's attention without some whole writers of one side, by the algebra."""
+def writers_row(table: LogOddsTable, side: Side, members: Sequence[Component]) -> Tensor:
+    """The row of attention [T] without some whole writers of one side, by the algebra."""
     one = table.side(side)
     rows = torch.tensor([one.row_of(member) for member in members], device=table.logits.device)
-    left = table.logits - one.logits(rows).sum(0)
-    return float(attention(left, table.visible, one.up.cap)[table.cell.key])
+    return attention(table.logits - one.logits(rows).sum(0), table.visible, one.up.cap)
+
+
+def attention_without(table: LogOddsTable, side: Side, members: Sequence[Component]) -> float:
+    """The cell's attention in that row."""
+    return float(writers_row(table, side, members)[table.cell.key])

@@ -28,8 +28,8 @@ from headwise.tracing.writers import WriterSet
 DRAWS = 999
 POOL = 128
 """Other writers, of heads and of all else, from which sets are drawn."""
-TRIED = 20
-"""Draws of each control that are tried in the model itself, for their effect on the answer."""
+TRIED = 19
+"""Draws of each control that are tried in the model itself, for their effect on the answer: p can just reach .05."""
 TEXTS = {
     "channels": "the same writers in channels that the cause does not use, scaled to the same length",
     "writers": "as many other writers, scaled to the same length",
@@ -46,7 +46,7 @@ class Control:
     """[draws]"""
     p: float
     tried: Tensor
-    """[≤ 20, T]: the first draws' whole rows of attention."""
+    """[≤ 19, T]: the first draws' whole rows of attention."""
 
     @property
     def text(self) -> str:
@@ -103,8 +103,8 @@ def _channels(
         return None
     rows, lengths = one.by_channel(taken.vectors)
     atoms, gram = rows[unused], lengths[unused][:, unused]
-    generator = keyed(seed, "channels", str(table.cell), found.side)
-    picked = _subsets(draws, len(unused), min(needed, len(unused) - 1), generator).to(rows.device)
+    uniform = _uniform(draws, len(unused), seed, "channels", str(table.cell), found.side)
+    picked = _subsets(uniform, min(needed, len(unused) - 1)).to(rows.device)
     return _scaled(picked, atoms, gram, taken.length)
 
 
@@ -113,7 +113,8 @@ def _writers(
 ) -> Tensor | None:
     """Rows [draws, T]: other whole writers, each instead of one of its own kind."""
     one = table.side(found.side)
-    generator = keyed(seed, "writers", str(table.cell), found.side)
+    labels = ("writers", str(table.cell), found.side)
+    generator = keyed(seed, *labels)
     others = one.possible.clone()
     others[members] = False
     heads = torch.arange(len(one)) < one.up.n_carried(table.cell.head.layer)
@@ -127,7 +128,7 @@ def _writers(
         if len(like) <= number:
             return None
         chosen.append(like)
-        order.append(_subsets(draws, len(like), number, generator))
+        order.append(_subsets(_uniform(draws, len(like), seed, *labels, bool(head)), number))
     pool, picked = torch.cat(chosen), torch.cat(order, 1).to(members.device)
     written = one.written(pool).flatten(1)
     return _scaled(picked, one.logits(pool), written @ written.mT, taken.length)
@@ -136,8 +137,8 @@ def _writers(
 def _directions(table: LogOddsTable, found: WriterSet, taken: Taken, seed: int, draws: int) -> Tensor:
     """Rows [draws, T]: on the key side turning all keys' vectors by one rotation is turning the query back by it."""
     up, (head, d, _), layer = table.query.up, table.cell, table.cell.head.layer
-    generator = keyed(seed, "directions", str(table.cell), found.side)
-    random = torch.randn(draws, taken.vectors.shape[-1], generator=generator, dtype=torch.float64)
+    uniform = _uniform(draws, taken.vectors.shape[-1], seed, "directions", str(table.cell), found.side)
+    random = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))  # normal: no direction is preferred
     random = (random / random.norm(dim=1, keepdim=True)).to(taken.vectors.device)
     scale = float(up.scale[layer])
     if found.side == "query":
@@ -145,10 +146,14 @@ def _directions(table: LogOddsTable, found: WriterSet, taken: Taken, seed: int, 
     return scale * up.q[layer, head.index, d].double().norm() * random @ taken.vectors.mT
 
 
-def _subsets(draws: int, size: int, number: int, generator: torch.Generator) -> Tensor:
+def _uniform(draws: int, size: int, seed: int, *labels: object) -> Tensor:
+    """[draws, size]: random numbers; a draw is the same however many there are."""
+    return torch.rand(draws, size, generator=keyed(seed, *labels), dtype=torch.float64)
+
+
+def _subsets(uniform: Tensor, number: int) -> Tensor:
     """[draws, size]: 1 for ``number`` random members of each draw."""
-    order = torch.rand(draws, size, generator=generator).argsort(1)[:, :number]
-    return torch.zeros(draws, size, dtype=torch.float64).scatter_(1, order, 1.0)
+    return torch.zeros_like(uniform).scatter_(1, uniform.argsort(1)[:, :number], 1.0)
 
 
 def _scaled(picked: Tensor, rows: Tensor, gram: Tensor, length: Tensor) -> Tensor:

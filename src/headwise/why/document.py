@@ -1,23 +1,35 @@
-"""An explanation as one JSON document."""
+"""An explanation as one JSON document (docs/method/why.md): one table, what takes it apart, and what was tried."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from headwise.types import Component
-from headwise.why.proof import Outcome, Proof, Spread
-from headwise.why.what import ChannelPart, What
-from headwise.why.who import Who
+from headwise.circuits.counterfactual import Outcome
+from headwise.tracing.mlps import MLPAccount, SignedTotals
+from headwise.tracing.search import SideSignals
+from headwise.tracing.writers import WriterSet
+from headwise.types import Component, Side
+from headwise.why.consequence import Consequence
+from headwise.why.proof import ControlTest, Proof, Spread
+from headwise.why.what import What
+from headwise.why.who import Who, WriterRow
 
 if TYPE_CHECKING:
     from headwise.why.explain import Explanation
 
+SCHEMA = 2
+BINS = 20
+"""Of the histogram of what a control leaves of the attention, from 0 to 1."""
+FEATURE_WRITERS = 40
+OTHERS = "others"
+
 
 def to_json(why: Explanation) -> dict[str, Any]:
-    """Everything but the pattern of the whole head."""
-    question, answer = why.question, why.answer
+    """Everything but the pattern of the whole head and the rows that are merged into ``others``."""
+    question, answer, what = why.question, why.answer, why.what
     return {
-        "schema": 1,
+        "schema": SCHEMA,
         "model": why.model,
         "prompt": why.prompt,
         "tokens": list(why.tokens),
@@ -25,119 +37,240 @@ def to_json(why: Explanation) -> dict[str, Any]:
         "head": str(question.cell.head),
         "query": question.cell.query,
         "key": question.cell.key,
-        "attention": why.what.attention,
-        "logit": why.what.logit,
+        "attention": what.attention,
+        "logit": what.logit,
         "answer": {
             "text": answer.text,
             "wrong": answer.wrong_text,
             "probability": answer.probability,
             "lead": answer.lead,
             "predicted": answer.predicted,
+            "measured_by": answer.measured_by,
         },
-        "basis": why.basis.to_json(),
-        "what": _what(why.what),
-        "who": _who(why.who),
-        "proof": _proof(why.proof),
         "chosen_because": question.because,
         "runners_up": [
             {"head": str(r.cell.head), "query": r.cell.query, "key": r.cell.key, "score": r.score}
             for r in question.runners_up
         ],
-        "sentence": why.sentence,
-        "seconds": round(why.seconds, 4),
-    }
-
-
-def _what(what: What) -> dict[str, Any]:
-    return {
-        "relative_logit": what.relative,
-        "channels": [_channel(part) for part in what.channels],
-        "channels_needed": what.channels_needed,
-        "sparsity": what.sparsity,
-        "features": [
-            {"name": part.name, "rank": part.rank, "value": part.value, "logit": part.logit}
-            for part in what.features
-        ],
-        "unexplained": what.unexplained if what.features else None,
-        "unexplained_share": what.unexplained_share if what.features else None,
+        "notices": list(question.notices),
+        "basis": why.basis.to_json(),
+        "log_odds": _log_odds(what, why.who),
+        "relative": {
+            "logit": what.relative,
+            "channels_needed": what.channels_needed,
+            "sparsity": what.sparsity,
+        },
+        "place": why.place.to_json(),
+        "what": _what(what),
+        "who": [_row(row, what) for row in why.who.rows],
+        "cause": _causes(why.who),
+        "consequence": _consequence(why.consequence),
+        "proof": _proof(why.proof),
+        "controls": [_control(control) for control in why.proof.controls],
+        "verdict": why.verdict.to_json(),
+        "transfer": None,
         "rivals": [
             {
                 "key": rival.key,
                 "attention": rival.attention,
                 "gap": rival.gap,
-                "channels": [_channel(part) for part in rival.channels],
+                "channels": [{"channel": part.channel, "value": part.value} for part in rival.channels],
             }
             for rival in what.rivals
         ],
-        "error": what.error,
+        "features": _features(what, why.who, why.proof) if what.features else None,
+        "sentence": why.sentence,
+        "seconds": round(why.seconds, 4),
     }
 
 
-def _channel(part: ChannelPart) -> dict[str, Any]:
-    return {"channel": part.channel, "value": part.value, "logit": part.logit}
+# --- the table -------------------------------------------------------------------------------------------------------
 
 
-def _who(who: Who) -> dict[str, Any]:
+def _log_odds(what: What, who: Who) -> dict[str, Any]:
     return {
+        "total": what.log_odds,
+        "baseline": -math.log(what.keys - 1) if what.keys > 1 else 0.0,
+        "keys": what.keys,
+        "error": what.error,
+        **{side: _signed(totals) for side, totals in who.totals.items()},
+        "channels": _signed(what.by_channel),
+    }
+
+
+def _signed(totals: SignedTotals) -> dict[str, float]:
+    return {"helps": totals.helping, "hinders": totals.hindering}
+
+
+def _what(what: What) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = [
+        {"channel": part.channel, "log_odds": part.log_odds, "stable": part.stable, "name": part.name}
+        for part in what.shown
+    ]
+    rest = what.channels[len(what.shown) :]
+    if rest:
+        total = what.log_odds - sum(part.log_odds for part in what.shown)
+        block = {"channel": OTHERS, "log_odds": total, "stable": False, "name": None, "count": len(rest)}
+        listed.append(block)
+    return listed
+
+
+def _row(row: WriterRow, what: What) -> dict[str, Any]:
+    channels: list[dict[str, Any]] = [
+        {"channel": part.channel, "log_odds": value}
+        for part, value in zip(what.shown, row.channels, strict=True)
+    ]
+    if len(what.channels) > len(what.shown):
+        channels.append({"channel": OTHERS, "log_odds": row.log_odds - sum(row.channels)})
+    through, neurons = ([], []) if row.mlp is None else _mlp(row.mlp, row.log_odds)
+    return {
+        "side": row.side,
+        **(_writer(row.writer) if row.writer is not None else {"writer": OTHERS, "reads": None}),
+        "log_odds": row.log_odds,
+        "count": row.count,
+        "cause": row.cause,
+        "role": None,
+        "channels": channels,
+        "through": through,
+        "neurons": neurons,
+    }
+
+
+def _writer(component: Component) -> dict[str, Any]:
+    """A writer's name, and the token that it read, for a head."""
+    return {"writer": component.name, "reads": component.source if component.kind == "head" else None}
+
+
+def _mlp(account: MLPAccount, total: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What an MLP read and its neurons, each list with the rest of the row at its end."""
+    through = [
+        {
+            **(
+                {"writer": "constants", "reads": None} if one.writer.kind == "offset" else _writer(one.writer)
+            ),
+            "log_odds": one.share,
+            "effect": one.effect,
+        }
+        for one in account.writers
+    ]
+    rest = total - sum(one.share for one in account.writers)
+    through.append({"writer": OTHERS, "reads": None, "log_odds": rest, "effect": None})
+    neurons: list[dict[str, Any]] = [{"index": one.index, "log_odds": one.share} for one in account.neurons]
+    if account.constant:
+        neurons.append({"index": "bias", "log_odds": account.constant})
+    rest = total - sum(one["log_odds"] for one in neurons)
+    return through, [*neurons, {"index": OTHERS, "log_odds": rest}]
+
+
+# --- causes, consequence, proof --------------------------------------------------------------------------------------
+
+
+def _causes(who: Who) -> dict[str, Any]:
+    main = who.headline
+    sides: tuple[Side, ...] = ("query", "key")
+    return {
+        "headline": None if main is None else main.side,
         "threshold": who.threshold,
+        **{side: _cause(who.sets[side], who.signals[side]) for side in sides},
+    }
+
+
+def _cause(found: WriterSet, signals: SideSignals) -> dict[str, Any]:
+    return {
+        "writers": [_writer(member) for member in found.members],
+        "drops": list(found.drops),
+        "order": found.order,
+        "diffuse": found.diffuse,
+        "after": found.after if found.resolved else None,
+        "signals": [
+            {**_writer(one.signal.writer), "channels": list(one.signal.channels), "drop": one.drop}
+            for one in signals.by_writer()
+        ],
+        "signals_after": signals.after if signals.resolved else None,
+    }
+
+
+def _consequence(found: Consequence) -> dict[str, Any]:
+    direct = found.direct
+    return {
+        "raised": [{"token": one.token, "logit": one.logit} for one in found.raised],
+        "lowered": [{"token": one.token, "logit": one.logit} for one in found.lowered],
+        "direct": None if direct is None else {"answer": direct.answer, "lead": direct.lead},
+        "path": None if found.path is None else _outcome(found.path),
+    }
+
+
+def _proof(proof: Proof) -> dict[str, Any]:
+    best = proof.next_best
+    return {
+        "side": proof.side,
+        "before": _outcome(proof.before),
+        "after": None if proof.after is None else _outcome(proof.after),
+        "predicted": proof.predicted,
+        "error": proof.error,
+        "next": None
+        if best is None
+        else {
+            "writers": [_writer(member) for member in best.writers],
+            "after": best.predicted,
+            "outcome": _outcome(best.observed),
+        },
+    }
+
+
+def _control(control: ControlTest) -> dict[str, Any]:
+    attention, answer = _spread(control.attention), control.answer
+    bins = [0] * BINS
+    for value in control.left:
+        bins[min(BINS - 1, int(value * BINS))] += 1
+    return {
+        "name": control.name,
+        "text": control.text,
+        "draws": attention.pop("draws"),
+        "attention": {**attention, "histogram": bins},
+        "p": control.p,
+        "answer": None if answer is None else {**_spread(answer), "p": control.answer_p},
+    }
+
+
+def _spread(spread: Spread) -> dict[str, Any]:
+    return {"draws": spread.draws, "mean": spread.mean, "low": spread.low, "high": spread.high}
+
+
+def _outcome(outcome: Outcome) -> dict[str, float]:
+    return {
+        "attention": outcome.attention,
+        "probability": outcome.probability,
+        "lead": outcome.lead,
+        "log_probability": outcome.log_probability,
+    }
+
+
+def _features(what: What, who: Who, proof: Proof) -> dict[str, Any]:
+    return {
+        "parts": [
+            {"name": part.name, "rank": part.rank, "value": part.value, "logit": part.logit}
+            for part in what.features
+        ],
+        "unexplained": what.unexplained,
+        "unexplained_share": what.unexplained_share,
         "writers": [
             {
-                **component(writer.component),
-                "side": writer.side,
-                "position": writer.position,
-                "channels": list(writer.channels),
-                "drop": writer.drop,
-                "share": writer.share,
-            }
-            for writer in who.writers
-        ],
-        "unresolved": list(who.unresolved),
-        "features": [
-            {
                 "name": feature.name,
-                "logit": feature.logit,
+                "log_odds": feature.log_odds,
                 "error": feature.error,
                 "writers": [
-                    {**component(w.component), "side": w.side, "position": w.position, "logit": w.logit}
-                    for w in feature.writers[:40]
+                    {**component(w.component), "side": w.side, "position": w.position, "log_odds": w.log_odds}
+                    for w in feature.writers[:FEATURE_WRITERS]
                 ],
                 "rest": {
-                    side: sum(w.logit for w in feature.writers[40:] if w.side == side)
+                    side: sum(w.log_odds for w in feature.writers[FEATURE_WRITERS:] if w.side == side)
                     for side in ("query", "key")
                 },
             }
             for feature in who.features
         ],
-        "error": who.error,
-    }
-
-
-def component(part: Component) -> dict[str, Any]:
-    """A component's name, kind, layer, and for a head its index and the token it read."""
-    name = part.name
-    made: dict[str, Any] = {"name": name, "kind": part.kind, "layer": part.layer}
-    if part.kind == "head":
-        made |= {"head": part.index, "source": part.source}
-    return made
-
-
-def _proof(proof: Proof) -> dict[str, Any]:
-    holds, words = proof.verdict
-    return {
-        "before": _outcome(proof.before),
         "tests": [
-            {
-                "name": test.name,
-                "signals": test.removed,
-                "predicted": test.predicted,
-                "observed": _outcome(test.observed),
-                "controls": [_outcome(control) for control in test.controls],
-                "spread": _spread(test.spread),
-                "percentile": test.percentile,
-            }
-            for test in proof.tests
-        ],
-        "features": [
             {
                 "name": test.name,
                 "kind": test.kind,
@@ -148,21 +281,12 @@ def _proof(proof: Proof) -> dict[str, Any]:
             }
             for test in proof.features
         ],
-        "error": proof.error,
-        "holds": holds,
-        "verdict": words,
     }
 
 
-def _outcome(outcome: Outcome) -> dict[str, float]:
-    return {"attention": outcome.attention, "probability": outcome.probability, "lead": outcome.lead}
-
-
-def _spread(spread: Spread | None) -> dict[str, list[float]] | None:
-    if spread is None:
-        return None
-    return {
-        "attention": list(spread.attention),
-        "probability": list(spread.probability),
-        "lead": list(spread.lead),
-    }
+def component(part: Component) -> dict[str, Any]:
+    """A component's name, kind, layer, and for a head its index and the token it read."""
+    made: dict[str, Any] = {"name": part.name, "kind": part.kind, "layer": part.layer}
+    if part.kind == "head":
+        made |= {"head": part.index, "source": part.source}
+    return made

@@ -1,10 +1,10 @@
-"""The product's one question, answered: what, who, and proof, from two forward passes."""
+"""The product's one question, answered: one table of what × who, and proof, from two forward passes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,20 @@ from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.errors import HeadwiseError
 from headwise.model.stream import split
 from headwise.randomness import seeded
-from headwise.tokens import Prompt, shown
+from headwise.strings import in_short
+from headwise.tokens import Prompt, shown, shown_after
+from headwise.tracing.table import LogOddsTable, WriterTable, log_odds_table
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Head
+from headwise.types import Head, Side
+from headwise.why.attention import sinks_of
+from headwise.why.consequence import Consequence, consequence
+from headwise.why.controls import DRAWS
 from headwise.why.document import to_json
-from headwise.why.proof import Proof, prove
+from headwise.why.proof import Proof, Verdict, prove, verdict
 from headwise.why.question import Answer, Question, ask, find_answer
 from headwise.why.sentence import sentence
-from headwise.why.what import What, what
-from headwise.why.who import Who, who
+from headwise.why.what import PlaceSplit, What, place_split, what
+from headwise.why.who import SIDES, Who, who
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -52,9 +57,17 @@ class Explanation:
     what: What
     """The score, split."""
     who: Who
-    """The components that wrote it: the smallest sets of signals without which the attention falls."""
+    """The writers of both sides, and what of them causes the attention."""
+    place: PlaceSplit
+    """Whether the token is read for what it is or for where it is."""
+    consequence: Consequence
+    """What the head does with what it read."""
     proof: Proof
-    """The forward pass without those signals, beside random controls."""
+    """The forward pass without the cause, beside matched controls."""
+    verdict: Verdict
+    """Whether the cause is specific, redundant, and matters for the answer."""
+    tables: dict[Side, WriterTable]
+    """The log-odds over writers and channels, of each side."""
     pattern: torch.Tensor
     """[positions, positions]: the whole head."""
     basis: BasisName
@@ -89,10 +102,29 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """What a person would say, made from the numbers."""
-        return sentence(self.tokens, self.question, self.answer, self.what, self.who, self.proof)
+        return sentence(self)
+
+    def table(self, side: Side) -> WriterTable:
+        """The log-odds of this attention, writers × channels, on the side of the query or of the key.
+
+        Both tables have the same sums by channel, and the same total.
+
+        Parameters
+        ----------
+        side:
+            ``query`` or ``key``.
+
+        Returns
+        -------
+        WriterTable
+            Cells, sums by writer and by channel; ``to_pandas()`` gives a frame.
+        """
+        if side not in self.tables:
+            raise HeadwiseError(f"side {in_short(side)} is not a side: write 'query' or 'key'")
+        return self.tables[side]
 
     def to_json(self) -> dict[str, Any]:
-        """One document: question, attention, logit, what, who, proof (docs: How to read each number)."""
+        """One document: question, attention, what, who, cause, proof (docs: How to read each number)."""
         return to_json(self)
 
     def figure(self) -> go.Figure:
@@ -134,7 +166,7 @@ def explain(
     features: FeatureBank | str | Path | Sequence[FeatureBank | str | Path] = (),
     tau: float | None = None,
     basis: BasisKind = "singular",
-    draws: int = 20,
+    draws: int = DRAWS,
     seed: int = 0,
     start: int = 0,
     progress: Callable[[str], None] | None = None,
@@ -168,7 +200,7 @@ def explain(
     basis:
         Which channels signals are made of: ``singular``, ``balanced`` (after ``headwise calibrate``) or ``rotated``.
     draws:
-        Random controls, each with as many signals of channels that the cause does not use.
+        Random removals of each kind of control; the first 19 of them are also tried in the model.
     seed:
         The seed of everything random.
     start:
@@ -207,31 +239,47 @@ def explain(
         question = ask(model, up, tokens, found, head, query, key)
         chosen = _features(banks, question.cell.head)
         clock.start("what made the score")
-        made = what(up, question.cell, chosen)
+        table = log_odds_table(up, question.cell)
+        made = what(up, table, chosen)
+        place = place_split(up, table)
         clock.start("who wrote it")
-        writers = who(up, question.cell, made.attention, chosen, tau)
+        writers = who(up, table, made, chosen, tau)
+        tables: dict[Side, WriterTable] = {side: WriterTable.of(table, side) for side in SIDES}
+        clock.start("what it does")
+        done = consequence(
+            up, question.cell, found, lambda token: shown_after(model.tokenizer, token_ids, token)
+        )
         clock.start("proof")
-        rival = made.rivals[0].key if made.rivals else None
-        proof = prove(up, question.cell, found, writers, chosen, rival, draws=draws, seed=seed)
+        rival = _partner(up, table, made) if chosen else None
+        proof = prove(up, table, found, writers.headline, chosen, rival, draws=draws, seed=seed)
         pattern = stream.whole_pattern(question.cell.head)
         clock.stop()
-    text = prompt if isinstance(prompt, str) else None
-    seconds = sum(clock.stages.values())
     return Explanation(
-        model.name,
-        text,
-        tokens,
-        question,
-        found,
-        made,
-        writers,
-        proof,
-        pattern.cpu(),
-        bases.name,
-        seconds,
-        dict(clock.stages),
-        stream.start,
+        model=model.name,
+        prompt=prompt if isinstance(prompt, str) else None,
+        tokens=tokens,
+        question=question,
+        answer=found,
+        what=made,
+        who=writers,
+        place=place,
+        consequence=replace(done, path=proof.path),
+        proof=proof,
+        verdict=verdict(proof, found),
+        tables=tables,
+        pattern=pattern.cpu(),
+        basis=bases.name,
+        seconds=sum(clock.stages.values()),
+        stages=dict(clock.stages),
+        start=stream.start,
     )
+
+
+def _partner(up: PromptWrites, table: LogOddsTable, made: What) -> int | None:
+    """The strongest rival with which a feature is swapped. Never a sink: what heads rest on is no other case of it."""
+    rows = [up.stream.pattern(layer, table.cell.query, up.prompt) for layer in range(up.n_layers)]
+    sinks = sinks_of(torch.cat(rows), table.cell.query)
+    return next((rival.key for rival in made.rivals if rival.key not in sinks), None)
 
 
 def _last_logits(model: Model, stream: Any) -> torch.Tensor:
@@ -268,8 +316,6 @@ def _features(banks: Sequence[FeatureBank], head: Head) -> list[BankFeature]:
 
 
 def _renamed(feature: BankFeature, name: str) -> BankFeature:
-    from dataclasses import replace
-
     return replace(feature, name=name)
 
 

@@ -1,59 +1,85 @@
-"""Proof: take exactly that away, in the model itself, and see whether attention and answer do what was predicted."""
+"""Proof: take exactly that away, in the model itself, and compare with taking away as much of something else.
+
+That attention falls as predicted only tests the arithmetic, for the set was chosen to make it fall. What can fail is
+the comparison: three kinds of matched controls (:mod:`headwise.why.controls`), the next-best set of the same number,
+and what becomes of the answer. Three words are said of it, each with its number and what it was compared with:
+
+* **specific**: no matched control takes as much attention away (p ≤ .05 against each of them);
+* **redundant**: as many other writers, the next-best, take at least half as much away alone;
+* **matters**: the answer changes by at least .1 nats, and by more than under the controls (p ≤ .05 against each).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from headwise.circuits.counterfactual import Outcome, Trial, outcomes
+from headwise.circuits.counterfactual import Outcome, Removal, outcomes
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.subspaces import random_subspaces
-from headwise.model.edits import RemoveWithin, SwapWithin, VectorEdit
+from headwise.model.edits import Edit, RemoveWithin, SwapWithin, VectorEdit
 from headwise.randomness import keyed
 from headwise.tracing.causes import attention as softmax_row
-from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Subspace
+from headwise.tracing.table import LogOddsTable
+from headwise.tracing.writers import WriterSet, next_best, writers_row
+from headwise.tracing.writes import PromptWrites, component_shares
+from headwise.types import Cell, Component, Side, Subspace
+from headwise.why.consequence import set_row, without_cell
+from headwise.why.controls import TRIED, Control, controls
 from headwise.why.question import Answer
-from headwise.why.who import Who, mean_and_spread
 
-AGREE = 1e-4
-"""Prediction and observation count as equal up to this attention."""
+SUBSPACES = 100
+"""Random subspaces against which a named feature is tested, at least."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and standard deviation over the controls."""
+    """Mean, and the numbers below which 5 % and 95 % of some draws lie."""
 
-    attention: tuple[float, float]
-    probability: tuple[float, float]
-    lead: tuple[float, float]
+    draws: int
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Tensor) -> Spread:
+        low, high = values.quantile(torch.tensor([0.05, 0.95], dtype=values.dtype)).tolist()
+        return cls(len(values), float(values.mean()), low, high)
 
 
 @dataclass(frozen=True)
-class RemovalTest:
-    """One removal: what was predicted, what was observed, and the same for random controls.
-
-    ``percentile`` is the share of controls that left the cell more attention than the removal did (100 is best).
-    """
+class ControlTest:
+    """One kind of control: what its draws leave of the attention, and what some of them do to the answer."""
 
     name: str
-    removed: int
-    predicted: float
-    observed: Outcome
-    controls: tuple[Outcome, ...]
-    percentile: float | None
+    text: str
+    left: tuple[float, ...]
+    """The attention that each draw leaves, by the algebra."""
+    p: float
+    effects: tuple[float, ...] = ()
+    """Changes of the yardstick, in edited passes, of the first draws."""
+    answer_p: float | None = None
 
     @property
-    def spread(self) -> Spread | None:
-        if not self.controls:
-            return None
-        return Spread(
-            mean_and_spread([c.attention for c in self.controls]),
-            mean_and_spread([c.probability for c in self.controls]),
-            mean_and_spread([c.lead for c in self.controls]),
-        )
+    def attention(self) -> Spread:
+        return Spread.of(torch.tensor(self.left, dtype=torch.float64))
+
+    @property
+    def answer(self) -> Spread | None:
+        return Spread.of(torch.tensor(self.effects, dtype=torch.float64)) if self.effects else None
+
+
+@dataclass(frozen=True)
+class NextBest:
+    """As many other writers of the same side: the attention without them, by the algebra and in the model."""
+
+    writers: tuple[Component, ...]
+    predicted: float
+    observed: Outcome
 
 
 @dataclass(frozen=True)
@@ -75,95 +101,135 @@ class FeatureTest:
 
 @dataclass(frozen=True)
 class Proof:
-    """The model as it is, and with exactly the found signals removed."""
+    """The model as it is, without the cause, and without what the controls take; nothing but ``before`` where there is
+    no cause."""
 
+    side: Side | None
     before: Outcome
-    tests: tuple[RemovalTest, ...]
-    features: tuple[FeatureTest, ...]
-
-    def test(self, name: str) -> RemovalTest | None:
-        return next((test for test in self.tests if test.name == name), None)
-
-    @property
-    def main(self) -> RemovalTest | None:
-        """The removal of both sides together, or of the one side that has a cause."""
-        return self.test("both") or (self.tests[0] if self.tests else None)
+    path: Outcome | None
+    """Without the cell itself: the row renormalised."""
+    after: Outcome | None = None
+    predicted: float | None = None
+    next_best: NextBest | None = None
+    controls: tuple[ControlTest, ...] = ()
+    features: tuple[FeatureTest, ...] = ()
 
     @property
     def error(self) -> float:
         """The largest difference between predicted and observed attention."""
-        every = [*self.tests, *self.features]
-        return max((abs(test.predicted - test.observed.attention) for test in every), default=0.0)
-
-    @property
-    def verdict(self) -> tuple[bool, str]:
-        """Whether the proof holds, in plain words."""
-        main = self.main
-        if main is None:
-            return False, "No cause of allowed size was found on either side, so there is nothing to remove."
-        if self.error > AGREE:
-            return False, (
-                f"The proof fails: prediction and edited forward pass differ by {self.error:.1e} "
-                f"(allowed {AGREE:.0e})."
-            )
-        spread = main.spread
-        drop = self.before.attention - main.observed.attention
-        if spread is not None and self.before.attention - spread.attention[0] >= drop / 2:
-            return False, (
-                "The proof fails: removing random signals of unused channels does at least half as much "
-                f"(attention {spread.attention[0]:.3f} on average, {main.observed.attention:.3f} without the cause)."
-            )
-        against = (
-            ""
-            if spread is None
-            else f"; random signals of unused channels leave {spread.attention[0]:.3f} on average"
-        )
-        return True, (
-            f"The proof holds: predicted and observed attention agree to {self.error:.0e}, and it falls from "
-            f"{self.before.attention:.3f} to {main.observed.attention:.3f}{against}."
-        )
+        pairs = [(test.predicted, test.observed.attention) for test in self.features]
+        if self.after is not None and self.predicted is not None:
+            pairs.append((self.predicted, self.after.attention))
+        return max((abs(predicted - observed) for predicted, observed in pairs), default=0.0)
 
 
 def prove(
     up: PromptWrites,
-    cell: Cell,
+    table: LogOddsTable,
     answer: Answer,
-    who: Who,
+    cause: WriterSet | None,
     features: Sequence[BankFeature] = (),
     rival: int | None = None,
     *,
-    draws: int = 20,
+    draws: int,
     seed: int = 0,
 ) -> Proof:
-    """Run every removal and its controls as copies of the prompt in edited forward passes."""
-    trial = Trial.of(up, cell, who.signals, draws=draws, seed=seed)
-    feature_plans = [
+    """Every removal in the model itself, as copies of the prompt in one edited pass; controls' attention by algebra.
+
+    The cause is removed as vectors from the query or the keys. Whatever else is tried is a row of attention that the
+    algebra gives, which one vector sets: what the head carries with it.
+    """
+    cell = table.cell
+    made = [] if cause is None else controls(table, cause, seed, draws)
+    others, left = ((), None) if cause is None else next_best(table, cause)
+    tests = [
         (feature, kind, edit) for feature in features for kind, edit in _feature_edits(cell, feature, rival)
     ]
-    plans = [[], *(one.edits() for one in trial.removals), *([edit] for _, _, edit in feature_plans)]
-    token_ids = up.stream.token_ids[up.prompt]
-    before, *seen = outcomes(up.stream.model, token_ids, plans, answer, [cell], start=up.stream.start)
-    tests = []
-    for case in trial.cases:
-        observed, *drawn = seen[: 1 + len(case.controls)]
-        seen = seen[1 + len(case.controls) :]
-        left = [control.attention for control in drawn]
-        percentile = _percentile(observed.attention, left) if drawn else None
-        predicted = case.removal.predicted(up)
-        tests.append(RemovalTest(case.sides, case.removed, predicted, observed, tuple(drawn), percentile))
-    feature_tests = []
-    for (feature, kind, edit), observed in zip(feature_plans, seen, strict=True):
+    without = without_cell(table)
+    plans: list[Sequence[Edit]] = [[], *([edit] for _, _, edit in tests)]
+    plans += [_removal(up, cell, cause).edits()] if cause is not None else []
+    rows = [] if without is None else [without]
+    if cause is not None and others:
+        rows.append(writers_row(table, cause.side, others))
+    rows += [row for control in made for row in control.tried]
+    plans += [[set_row(up, cell, row)] for row in rows]
+    stream = up.stream
+    seen = outcomes(stream.model, stream.token_ids[up.prompt], plans, answer, [cell], start=stream.start)
+    before, seen = seen[0], seen[1:]
+    feature_tests = _feature_tests(up, cell, tests, seen, rival, max(SUBSPACES, min(draws, 1000)), seed)
+    seen = seen[len(tests) :]
+    after = None if cause is None else seen.pop(0)
+    path = None if without is None else _at(seen.pop(0), 0.0)
+    proven = Proof(None if cause is None else cause.side, before, path, features=feature_tests)
+    if cause is None or after is None:
+        return proven
+    best = NextBest(others, left, _at(seen.pop(0), left)) if others and left is not None else None
+    change = abs(answer.yardstick(after) - answer.yardstick(before))
+    return Proof(
+        side=cause.side,
+        before=before,
+        path=path,
+        after=after,
+        predicted=cause.after,
+        next_best=best,
+        controls=tuple(_tested(control, seen, answer, before, change) for control in made),
+        features=feature_tests,
+    )
+
+
+def _removal(up: PromptWrites, cell: Cell, cause: WriterSet) -> Removal:
+    """The cause as vectors, from the writers' own writes and not from the search."""
+    shares = (component_shares(up, cell.head, cause.side, member) for member in cause.members)
+    total = torch.stack(list(shares)).sum(0)
+    return Removal(cell, query=total[cell.query]) if cause.side == "query" else Removal(cell, key=total)
+
+
+def _at(outcome: Outcome, attention: float) -> Outcome:
+    """An outcome of a row that was set: the pass still shows the attention that the head computed itself."""
+    return Outcome(attention, outcome.probability, outcome.lead, (attention,))
+
+
+def _tested(
+    control: Control, seen: list[Outcome], answer: Answer, before: Outcome, change: float
+) -> ControlTest:
+    """One control with its effects, which are the next outcomes."""
+    tried = [seen.pop(0) for _ in range(min(TRIED, len(control.tried)))]
+    effects = tuple(answer.yardstick(one) - answer.yardstick(before) for one in tried)
+    as_much = sum(abs(effect) >= change for effect in effects)
+    return ControlTest(
+        name=control.name,
+        text=control.text,
+        left=tuple(control.left.tolist()),
+        p=control.p,
+        effects=effects,
+        answer_p=(1 + as_much) / (1 + len(effects)),
+    )
+
+
+# --- named features --------------------------------------------------------------------------------------------------
+
+
+def _feature_tests(
+    up: PromptWrites,
+    cell: Cell,
+    tests: Sequence[tuple[BankFeature, str, VectorEdit]],
+    seen: Sequence[Outcome],
+    rival: int | None,
+    draws: int,
+    seed: int,
+) -> tuple[FeatureTest, ...]:
+    made = []
+    for (feature, kind, edit), observed in zip(tests, seen, strict=False):
         predicted = _edited_cell(up, cell, edit)
         rank = feature.query.rank if kind == "ablation" else feature.key.rank
         generator = keyed(seed, "subspaces", feature.name, kind)
         drawn = [
             _edited_cell(up, cell, dict(_feature_edits(cell, feature, rival, within=Subspace(basis)))[kind])
-            for basis in random_subspaces(up.stream.model.d_head, rank, max(draws, 100), generator=generator)
+            for basis in random_subspaces(up.stream.model.d_head, rank, draws, generator=generator)
         ]
-        feature_tests.append(
-            FeatureTest(feature.name, kind, predicted, observed, tuple(drawn), _percentile(predicted, drawn))
-        )
-    return Proof(before, tuple(tests), tuple(feature_tests))
+        percentile = _percentile(predicted, drawn)
+        made.append(FeatureTest(feature.name, kind, predicted, observed, tuple(drawn), percentile))
+    return tuple(made)
 
 
 def _feature_edits(
@@ -200,3 +266,49 @@ def _edited_cell(up: PromptWrites, cell: Cell, edit: VectorEdit) -> float:
 def _percentile(value: float, controls: Sequence[float]) -> float:
     """Share of controls that left more attention, in percent."""
     return 100.0 * sum(control > value for control in controls) / len(controls)
+
+
+# --- three words -----------------------------------------------------------------------------------------------------
+
+LEVEL = 0.05
+HALF = 0.5
+LEAST = 0.1
+
+
+@dataclass(frozen=True)
+class Word:
+    """Whether a word is said, the number it rests on, and how likely a control does as much. None: not measured."""
+
+    said: bool | None = None
+    value: float | None = None
+    p: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What can be said of the cause of an attention."""
+
+    specific: Word = Word()
+    redundant: Word = Word()
+    matters: Word = Word()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def verdict(proof: Proof, answer: Answer) -> Verdict:
+    """The three words; none is said where there is no cause, or where nothing could be drawn to compare it with."""
+    if proof.after is None:
+        return Verdict()
+    taken = proof.before.attention - proof.after.attention
+    p = max((control.p for control in proof.controls), default=None)
+    specific = Word(None if p is None else p <= LEVEL, taken, p)
+    redundant = Word(False, 0.0)
+    if proof.next_best is not None and taken > 0:
+        share = (proof.before.attention - proof.next_best.predicted) / taken
+        redundant = Word(share >= HALF, share)
+    change = answer.yardstick(proof.after) - answer.yardstick(proof.before)
+    against = [control.answer_p for control in proof.controls if control.answer_p is not None]
+    p = max(against, default=None)
+    matters = Word(None if p is None else abs(change) >= LEAST and p <= LEVEL, change, p)
+    return Verdict(specific, redundant, matters)

@@ -1,17 +1,22 @@
-"""Which attention is meant? Either the user says so, or the model's own answer leads to it."""
+"""Which attention is meant? Either the user says so, or the model's own answer leads to it.
+
+One yardstick chooses the question and measures what becomes of the answer: the log-probability of the answer, or its
+lead where the user named a token that it is compared with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from headwise.circuits.counterfactual import Outcome
 from headwise.errors import HeadwiseError
 from headwise.tokens import answer_token, one_cell, one_position, shown_after
-from headwise.tracing.seeds import answer_shares
+from headwise.tracing.seeds import answer_shares, likelihood_shares
 from headwise.tracing.writes import PromptWrites
 from headwise.types import AnswerIds, Cell, Head
 
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
     from headwise.model.model import Model
 
 RUNNERS_UP = 4
+MUCH = 0.05
+"""A head brings much of the answer from this part of all that is brought."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +43,18 @@ class Answer(AnswerIds):
     compared: bool = False
     """Whether the user named the wrong one; otherwise it is the model's next choice."""
 
+    def yardstick(self, outcome: Outcome) -> float:
+        """By what the answer is measured: its lead over the wrong one where that was named, else its log-probability.
+
+        In nats either way.
+        """
+        return outcome.lead if self.compared else outcome.log_probability
+
+    @property
+    def measured_by(self) -> str:
+        """The yardstick's name."""
+        return "lead" if self.compared else "log_probability"
+
 
 @dataclass(frozen=True)
 class RunnerUp:
@@ -52,6 +71,8 @@ class Question:
     cell: Cell
     because: str
     runners_up: tuple[RunnerUp, ...] = ()
+    notices: tuple[str, ...] = ()
+    """What a reader must know before the answer."""
 
 
 def find_answer(
@@ -102,9 +123,24 @@ def ask(
     else:
         row = None if query is None else one_position(tokens, query, "query")
         column = None if key is None else one_position(tokens, key, "key")
-    if head is None:
-        return _by_answer(up, tokens, answer, row, column)
-    return _by_head(up, model.head(head), row, column)
+    asked = None if head is None else model.head(head)
+    found = _by_answer(up, tokens, answer, row, column) if asked is None else _by_head(up, asked, row, column)
+    return replace(found, notices=(*_about(answer), *found.notices))
+
+
+def _about(answer: Answer) -> list[str]:
+    """What is odd about the answer itself."""
+    said = []
+    if not answer.text.strip():
+        said.append(
+            f"The answer {answer.text!r} is only a space or a new line, so what is said about it tells little: end the "
+            "prompt where a word comes next, or name an answer."
+        )
+    if answer.lead < 0:
+        said.append(
+            f"The model does not prefer {answer.text!r}: {answer.wrong_text!r} leads by {-answer.lead:.2f}."
+        )
+    return said
 
 
 def _by_answer(
@@ -117,8 +153,8 @@ def _by_answer(
             f"query={query} needs a head: without one the last token ({last}) is asked about, "
             "where the answer is made"
         )
-    wrong = answer.wrong if answer.compared else None
-    shares = answer_shares(up, answer.token, wrong)
+    token, wrong = answer.token, answer.wrong
+    shares = answer_shares(up, token, wrong) if answer.compared else likelihood_shares(up, token)
     total, shares = float(shares.sum()), shares[: up.n_carried(up.n_layers)]
     source = torch.arange(len(shares)) % up.tokens
     if key is not None:
@@ -136,12 +172,22 @@ def _by_answer(
         part = up.component(up.n_layers, index)
         found.append(RunnerUp(Cell(part.head, last, part.source), share))
     first, share = found[0].cell, found[0].score
-    against = repr(answer.wrong_text) if answer.compared else "the mean token"
+    of = (
+        f"the lead of {answer.text!r} over {answer.wrong_text!r}"
+        if answer.compared
+        else f"log p({answer.text!r})"
+    )
     why = (
-        f"of all heads, {first.head} brings most of {answer.text!r} over {against} to the last token from elsewhere: "
+        f"of all heads, {first.head} brings most of {of} to the last token from elsewhere: "
         f"{share:+.2f} of {total:.2f}, by reading {tokens[first.key]!r} ({first.key})"
     )
-    return Question(first, why, tuple(found[1:]))
+    notices: tuple[str, ...] = ()
+    if share < MUCH * abs(total):
+        notices = (
+            f"No head brings much of {of} from another token: the most is {share:+.2f} of {total:.2f}, "
+            f"by {first.head}.",
+        )
+    return Question(first, why, tuple(found[1:]), notices)
 
 
 def _by_head(up: PromptWrites, head: Head, query: int | None, key: int | None) -> Question:
@@ -155,7 +201,7 @@ def _by_head(up: PromptWrites, head: Head, query: int | None, key: int | None) -
             )
         return Question(Cell(head, query, key), "head, query and key were given")
     allowed = visible.clone()
-    allowed[0] = query == 0  # the first token can only read itself
+    allowed[0] &= query == 0  # the first token can only read itself
     said = []
     if query is not None:
         allowed &= (torch.arange(up.tokens) == query)[:, None]

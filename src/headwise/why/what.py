@@ -1,38 +1,54 @@
-"""What made the score: the logit against its rivals, by channel and by named feature."""
+"""What made the score: the log-odds by channel and by named feature, by place and content, and the keys that lost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+import torch
 from torch import Tensor
 
 from headwise.bases.relative import channels_needed, relative, sparsity
 from headwise.contrast.attribution import query_split
 from headwise.contrast.bank import BankFeature
+from headwise.model.reading import Rotary, side_maps
+from headwise.tracing.mlps import SignedTotals
+from headwise.tracing.table import LogOddsTable
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell
 
 RIVALS = 5
+SHOWN = 8
+"""Channels that go by their number; all others are one block."""
 
 
 @dataclass(frozen=True)
 class ChannelPart:
-    """One channel's part of the relative logit."""
+    """One channel's part of the log-odds, and of the logit itself."""
 
     channel: int
-    value: float
+    log_odds: float
     logit: float
+    stable: bool
+    """Whether the channel stays what it is with other texts, so that its number means something."""
+    name: str | None = None
 
 
 @dataclass(frozen=True)
 class FeaturePart:
-    """One named feature's part of the relative logit (Shapley over the features, so that no order is chosen)."""
+    """One named feature's part of the log-odds (Shapley over the features, so that no order is chosen)."""
 
     name: str
     rank: int
     value: float
     logit: float
+
+
+@dataclass(frozen=True)
+class RivalChannel:
+    """By how much the winner's logit is larger in one channel."""
+
+    channel: int
+    value: float
 
 
 @dataclass(frozen=True)
@@ -42,80 +58,171 @@ class Rival:
     key: int
     attention: float
     gap: float
-    channels: tuple[ChannelPart, ...]
+    channels: tuple[RivalChannel, ...]
 
 
 @dataclass(frozen=True)
 class What:
     """What in the query and the key made the score.
 
-    ``logit`` is scale · q·k before a soft-cap; ``relative`` is the logit less the mean of the other visible ones
-    (Eq. W1). Channels sum to ``relative``; features and ``unexplained`` sum to it too.
+    ``log_odds`` is log(A / (1 − A)) + log(keys − 1): channels sum to it, features and ``unexplained`` sum to it too.
+    ``logit`` is scale · q·k before a soft-cap; ``relative`` is the logit less the mean of the other visible ones.
     """
 
     attention: float
+    log_odds: float
+    keys: int
     logit: float
     relative: float
     channels: tuple[ChannelPart, ...]
+    """Every channel, the largest part first, whatever its sign."""
     channels_needed: int
+    """How many channels rebuild the relative logit to 10 %."""
     sparsity: float
+    by_channel: SignedTotals
     features: tuple[FeaturePart, ...]
     unexplained: float
     rivals: tuple[Rival, ...]
     error: float
-    """How far the channels' sum is from the model's own logit."""
+    """How far the channels' and the writers' sums are from the log-odds, at most."""
 
     @property
     def unexplained_share(self) -> float:
-        return self.unexplained / self.relative if self.relative else float("nan")
+        return self.unexplained / self.log_odds if self.log_odds else 0.0
+
+    @property
+    def shown(self) -> tuple[ChannelPart, ...]:
+        """The channels that have a column of their own in the table."""
+        return self.channels[:SHOWN]
 
 
-def what(up: PromptWrites, cell: Cell, features: Sequence[BankFeature] = ()) -> What:
-    """Split the cell's logit, and its lead over the other keys, by channel and by feature."""
-    head, d, s = cell
-    q = up.q[head.layer, head.index, d].double().cpu()
-    keys = up.k[head.layer, head.index // up.group].double().cpu()
-    visible = up.visible(head.layer)[d].cpu()
-    scale = float(up.scale[head.layer])
-    logits = keys @ q * scale
-    pattern = up.stream.whole_pattern(head, up.prompt, rows=[d])[0].double().cpu()
-
-    query_map, key_map = (x.cpu() for x in up.maps_at(head, d))
-    by_channel = scale * (q @ query_map) * (keys @ key_map.mT)
-    logit = by_channel[s]
+def what(up: PromptWrites, table: LogOddsTable, features: Sequence[BankFeature] = ()) -> What:
+    """Split the cell's log-odds by channel and by feature."""
+    (head, d, s), scale = table.cell, float(up.scale[table.cell.head.layer])
+    visible, pattern = table.visible, table.pattern
+    by_channel = table.by_channel  # [T, K]
+    parts = table.what
+    order = parts.abs().argsort(descending=True, stable=True).tolist()
+    stable = table.basis.stable.tolist()
     lead = relative(by_channel, s, visible)
-    order = lead.abs().argsort(descending=True).tolist()
-
     feature_parts: tuple[FeaturePart, ...] = ()
     if features:
-        names = {feature.name: feature.query for feature in features}
-        pieces = query_split(names, "shapley") @ q
-        rows = scale * (keys @ pieces.mT)
-        parts = relative(rows, s, visible)
+        q = up.q[head.layer, head.index, d].double()
+        keys = up.k[head.layer, head.index // up.group].double()
+        pieces = query_split({feature.name: feature.query for feature in features}, "shapley").to(q) @ q
+        rows = scale * (keys @ pieces.mT)  # [T, features]
+        values, logits = (table.gradient @ rows).tolist(), rows[s].tolist()
         feature_parts = tuple(
-            FeaturePart(feature.name, feature.rank, float(parts[i]), float(rows[s, i]))
-            for i, feature in enumerate(features)
+            FeaturePart(feature.name, feature.rank, value, logit)
+            for feature, value, logit in zip(features, values, logits, strict=True)
         )
-    total = float(lead.sum())
     rivals = pattern.masked_fill(~visible, -1.0)
     rivals[s] = -1.0
-    number = min(RIVALS, int(visible.sum()) - 1)
+    number = min(RIVALS, table.keys - 1)
+    logit = by_channel[s].tolist()
     return What(
-        attention=float(pattern[s]),
-        logit=float(logits[s]),
-        relative=total,
-        channels=tuple(ChannelPart(c, float(lead[c]), float(logit[c])) for c in order),
+        attention=table.attention,
+        log_odds=table.total,
+        keys=table.keys,
+        logit=float(table.logits[s]),
+        relative=float(lead.sum()),
+        channels=tuple(ChannelPart(c, float(parts[c]), logit[c], bool(stable[c])) for c in order),
         channels_needed=int(channels_needed(lead)),
         sparsity=float(sparsity(lead)),
+        by_channel=SignedTotals.of(parts),
         features=feature_parts,
-        unexplained=total - sum(part.value for part in feature_parts),
+        unexplained=table.total - sum(part.value for part in feature_parts),
         rivals=tuple(_rival(key, pattern, by_channel, s) for key in rivals.topk(number).indices.tolist()),
-        error=abs(float(logit.sum() - logits[s])),
+        error=table.error,
     )
 
 
 def _rival(key: int, pattern: Tensor, by_channel: Tensor, s: int) -> Rival:
     gap = by_channel[s] - by_channel[key]
     top = gap.argsort(descending=True)[:3].tolist()
-    parts = tuple(ChannelPart(c, float(gap[c]), float(by_channel[key, c])) for c in top)
+    parts = tuple(RivalChannel(c, float(gap[c])) for c in top)
     return Rival(key, float(pattern[key]), float(gap.sum()), parts)
+
+
+# --- place or content ------------------------------------------------------------------------------------------------
+#
+# Per row, with k̄ the mean content and R̄ the mean rotation of the visible keys, each logit is (docs/method/why.md)
+#
+#     μ = scale · q·R̄k̄       content_t = scale · q·R̄k_t − μ       place_t = scale · q·R_t k̄ − μ    interaction: the rest
+#
+# and the parts are weighted with the gradient of the log-odds, so that they sum to it. *Level* is μ·Σg: all logits
+# together, which count only under a soft-cap. Keys are taken before rotation; nothing larger than the row is built.
+# Where positions have learned vectors instead of a rotation, what these wrote into the keys is the place part.
+
+
+@dataclass(frozen=True)
+class PlaceSplit:
+    """Four parts of a cell's log-odds. Each has a sign and may exceed the total: they are no percentages."""
+
+    content: float
+    place: float
+    interaction: float
+    level: float
+
+    @property
+    def total(self) -> float:
+        return self.content + self.place + self.interaction + self.level
+
+    @property
+    def reason(self) -> str:
+        """The part that helps most, of content, place and interaction; ``nothing`` where none helps."""
+        parts = {"content": self.content, "place": self.place, "interaction": self.interaction}
+        name = max(parts, key=lambda part: parts[part])
+        return name if parts[name] > 0 else "nothing"
+
+    def to_json(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def place_split(up: PromptWrites, table: LogOddsTable) -> PlaceSplit:
+    """Split the log-odds of a cell into content, place, what both do together, and level."""
+    (head, d, _), layer = table.cell, table.cell.head.layer
+    q = float(up.scale[layer]) * up.q[layer, head.index, d].double()
+    keys = up.k[layer, head.index // up.group].double()
+    rotary = up.stream.rotary(layer, up.prompt)
+    if rotary is not None:
+        return split_rotated(q, keys, rotary, table.visible, table.gradient)
+    return split_added(q, keys, _learned(up, table), table.visible, table.gradient)
+
+
+def split_rotated(q: Tensor, keys: Tensor, rotary: Rotary, visible: Tensor, g: Tensor) -> PlaceSplit:
+    """The parts for a rotated query [d_head] (scale included) and rotated keys [T, d_head], weighted with g [T]."""
+    before = rotary.undo(keys[None, None])[0, 0]
+    mean_turn = Rotary(*(x[:, visible].double().mean(1, keepdim=True) for x in (rotary.cos, rotary.sin)))
+    mean_key = before[visible].mean(0)
+    level = mean_turn.turn(mean_key[None, None, None])[0, 0, 0] @ q
+    content = mean_turn.turn(before[None, None])[0, 0] @ q - level
+    place = rotary.turn(mean_key.expand_as(before)[None, None])[0, 0] @ q - level
+    return _weighted(content, place, keys @ q, level, g)
+
+
+def split_added(q: Tensor, keys: Tensor, added: Tensor, visible: Tensor, g: Tensor) -> PlaceSplit:
+    """The same where positions added their own vectors ``added`` [T, d_head] to the keys."""
+    level = keys[visible].mean(0) @ q
+    place = (added - added[visible].mean(0)) @ q
+    content = keys @ q - level - place
+    return _weighted(content, place, keys @ q, level, g)
+
+
+def _weighted(content: Tensor, place: Tensor, logits: Tensor, level: Tensor, g: Tensor) -> PlaceSplit:
+    rest = logits - content - place - level
+    weighted = (float(g @ part) for part in (content, place, rest))
+    return PlaceSplit(*weighted, level=float(level * g.sum()))
+
+
+def _learned(up: PromptWrites, table: LogOddsTable) -> Tensor:
+    """What the positions' own vectors made of the keys [T, d_head]; zero for a model that knows no positions."""
+    layer, index = table.cell.head.layer, table.cell.head.index // up.group
+    model = up.stream.model
+    vectors = model.anatomy.learned_positions(up.tokens)
+    if vectors is None:
+        return torch.zeros(up.tokens, model.d_head, dtype=torch.float64, device=up.device)
+    scalar = up.stream.scalars(layer, "key").stream[up.prompt, up.span, index].double()
+    return (vectors.double() @ side_maps(model, layer, "key", torch.float64).matrix[index].mT) * scalar[
+        :, None
+    ]

@@ -1,4 +1,4 @@
-"""An explanation as one figure for notebooks: channels, writers and proof side by side."""
+"""An explanation as one figure for notebooks: the table with its sums at the edges, and the proof."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
 from headwise.why.sentence import spoken
 
 if TYPE_CHECKING:
-    from headwise.types import Component
+    from headwise.types import Component, Side
     from headwise.why.explain import Explanation
-
-TOP = 12
-_SIDES = {"query": "without query side", "key": "without key side", "both": "without both sides"}
 
 
 def figure(why: Explanation) -> go.Figure:
@@ -27,15 +24,15 @@ def figure(why: Explanation) -> go.Figure:
         column_widths=[0.32, 0.34, 0.34],
         horizontal_spacing=0.16,
         subplot_titles=(
-            f"What: relative logit {why.what.relative:+.2f}",
-            "Who: share of the drop",
+            f"What: log-odds {why.what.log_odds:+.2f}",
+            "Who: log-odds, helping and hindering",
             "Proof: attention of this cell",
         ),
     )
     _channels(made, why)
     _writers(made, why)
     _proof(made, why)
-    rows = max(min(len(why.what.channels), TOP + 1), len(why.who.writers), 8)
+    rows = max(len(why.what.shown) + 1, sum(row.writer is not None for row in why.who.rows), 8)
     styled(
         made,
         height=130 + 24 * rows,
@@ -44,19 +41,18 @@ def figure(why: Explanation) -> go.Figure:
         title={"text": f"{why.head}: {_token(why, why.query)} reads {_token(why, why.key)}", "x": 0},
         legend={"orientation": "h", "yanchor": "top", "y": -0.09, "x": 0},
     )
-    made.update_xaxes(tickformat=".0%", row=1, col=2)
     made.update_xaxes(rangemode="tozero", row=1, col=3)
     return go.Figure(inert(made))
 
 
 def _channels(made: go.Figure, why: Explanation) -> None:
-    parts = why.what.channels[:TOP]
-    names = [f"channel {part.channel}" for part in parts]
-    values = [part.value for part in parts]
-    rest = why.what.channels[TOP:]
+    parts = [part for part in why.what.shown if part.stable]
+    names = [part.name or f"channel {part.channel}" for part in parts]
+    values = [part.log_odds for part in parts]
+    rest = len(why.what.channels) - len(parts)
     if rest:
-        names.append(f"{len(rest)} others")
-        values.append(sum(part.value for part in rest))
+        names.append(f"{rest} others")
+        values.append(why.what.log_odds - sum(values))
     colours = [PALETTE[2] if value >= 0 else PALETTE[3] for value in values]
     # Plotly counts categories from below; the strongest belongs on top.
     bars = go.Bar(
@@ -66,44 +62,43 @@ def _channels(made: go.Figure, why: Explanation) -> None:
 
 
 def _writers(made: go.Figure, why: Explanation) -> None:
-    sides = (("key", PALETTE[1]), ("query", PALETTE[0]))
+    sides: tuple[tuple[Side, str], ...] = (("key", PALETTE[1]), ("query", PALETTE[0]))
     for side, colour in sides:
-        writers = [writer for writer in why.who.writers if writer.side == side][::-1]
-        if not writers:
+        rows = [(row, row.writer) for row in why.who.of(side) if row.writer is not None][::-1]
+        if not rows:
             continue
         bars = go.Bar(
-            x=[writer.share for writer in writers],
+            x=[row.log_odds for row, _ in rows],
             # One component may write on both sides: an invisible mark keeps the two names apart.
-            y=[_writer(why, writer.component) + "\u200b" * (side == "key") for writer in writers],
+            y=[_writer(why, writer) + "\u200b" * (side == "key") for _, writer in rows],
             orientation="h",
             marker_color=colour,
-            name=f"{side} side",
-            customdata=[", ".join(map(str, writer.channels)) for writer in writers],
-            hovertemplate=f"%{{y}}, {side} side: %{{x:.1%}}<br>channels %{{customdata}}<extra></extra>",
+            marker_line={"color": PALETTE[6], "width": [2.5 if row.cause else 0 for row, _ in rows]},
+            name=f"{side} side (outlined: the cause)",
+            hovertemplate=f"%{{y}}, {side} side: %{{x:+.2f}}<extra></extra>",
         )
         made.add_trace(bars, row=1, col=2)
 
 
 def _proof(made: go.Figure, why: Explanation) -> None:
     proof = why.proof
-    rows = [("as it is", None, proof.before.attention)]
-    rows += [(_SIDES.get(t.name, t.name), t.predicted, t.observed.attention) for t in proof.tests]
+    rows: list[tuple[str, float | None, float]] = [("as it is", None, proof.before.attention)]
+    if proof.after is not None:
+        rows.append((f"without the cause, {proof.side} side", proof.predicted, proof.after.attention))
+    if proof.next_best is not None:
+        rows.append(("without the next best", proof.next_best.predicted, proof.next_best.observed.attention))
     rows += [(f"{t.name}, {t.kind}", t.predicted, t.observed.attention) for t in proof.features]
-    rows = rows[::-1]
-    main = proof.main
-    if main is not None and main.controls:
-        values = [control.attention for control in main.controls]
-        controls = go.Scatter(
-            x=values,
-            y=["random removals"] * len(values),
-            mode="markers",
-            name="random removals",
-            marker={"color": NEUTRAL, "size": 6, "opacity": 0.55},
+    for control in proof.controls[::-1]:
+        draws = go.Box(
+            x=list(control.left),
+            y=[f"control: {control.name}"] * len(control.left),
+            orientation="h",
+            boxpoints=False,
+            marker_color=NEUTRAL,
+            showlegend=False,
         )
-        made.add_trace(controls, row=1, col=3)
-    named = [name for name, _, _ in rows]
-    predicted = [value for _, value, _ in rows]
-    observed = [value for _, _, value in rows]
+        made.add_trace(draws, row=1, col=3)
+    named, predicted, observed = zip(*rows[::-1], strict=True)
     ring = {"symbol": "circle-open", "size": 15, "color": PALETTE[0], "line": {"width": 2}}
     made.add_trace(
         go.Scatter(x=predicted, y=named, mode="markers", name="predicted", marker=ring), row=1, col=3

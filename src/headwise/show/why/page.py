@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise import files
 from headwise.show import notebook
-from headwise.show.kit.escape import script_json, text
-from headwise.show.kit.page import page as filled
-from headwise.show.kit.page import script
+from headwise.show.kit.page import mounted
 from headwise.why.document import to_json
 
 if TYPE_CHECKING:
@@ -18,30 +16,20 @@ if TYPE_CHECKING:
 
     from headwise.why.explain import Explanation
 
-SCRIPTS = ("kit/text.js", "why/why.js", "why/parts.js", "why/pictures.js")
 WIDE = 1000
 """Prompts longer than this carry their pattern in one byte a cell instead of two."""
 
 
 def page(why: Explanation) -> str:
-    """The page. Its script only ever sets text, so nothing in a prompt can become markup."""
-    quoted = {*(why.tokens[i] for i in (why.query, why.key)), why.answer.text, why.answer.wrong_text}
+    """The page of the explanation's own document, and the head's whole pattern."""
+    quoted = {*why.tokens, why.answer.text, why.answer.wrong_text}
     data = {
         **to_json(why),
         "pattern": _pattern(why.pattern),
         # The tokens as the sentences quote them, so that the page can keep each in one piece.
         "quoted": sorted(map(repr, quoted), key=len, reverse=True),
     }
-    holds, words = why.proof.verdict
-    parts = {
-        "title": text(_title(why)),
-        "sentence": text(why.sentence),
-        "verdict": text(_verdict(words)),
-        "holds": "holds" if holds else "fails",
-        "plain": notebook.explanation(why),
-        "data": script_json(_compact(data)),
-    }
-    return filled("why/why.html", parts, [script(*SCRIPTS)])
+    return mounted(_title(why), _compact(data), notebook.explanation(why))
 
 
 def write_page(why: Explanation, path: str | Path) -> Path:
@@ -53,16 +41,6 @@ def _title(why: Explanation) -> str:
     """The question as a person would ask it."""
     at, read = (notebook.token(why, position) for position in (why.query, why.key))
     return f"Why does {why.head} at {at} read {read}?"
-
-
-def _verdict(words: str) -> str:
-    """The verdict's reason alone: the page says before it whether the proof holds.
-
-    >>> _verdict("The proof fails: random signals do as much.")
-    'Random signals do as much.'
-    """
-    reason = words.removeprefix("The proof holds: ").removeprefix("The proof fails: ")
-    return reason[:1].upper() + reason[1:]
 
 
 def _pattern(pattern: Tensor) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One part of an explanation in full: every channel with its size and control, or every signal with its numbers."""
+"""One part of an explanation in full: every channel with its size and control, or every writer and signal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from headwise.show.kit.terminal import bar, quoted, table
 from headwise.strings import counted
-from headwise.why.sentence import spoken
+from headwise.why.sentence import signed, spoken
 
 if TYPE_CHECKING:
     from headwise.bases.cell import ChannelSplit
@@ -18,62 +18,76 @@ if TYPE_CHECKING:
 
 
 def what_in_full(why: Explanation, split: ChannelSplit, top: int) -> RenderableType:
-    """The logit and the relative logit over the strongest channels, beside directions that are not the head's own."""
+    """The log-odds and the logit over the strongest channels, beside directions that are not the head's own."""
     parts, basis = why.what.channels, split.basis
-    largest = max((abs(part.value) for part in parts), default=0.0) or 1.0
+    largest = max((abs(part.log_odds) for part in parts), default=0.0) or 1.0
     rows = []
     for part in parts[:top]:
-        null = " (null)" if part.channel >= int(basis.rank) else ""
-        numbers = (float(basis.energies[part.channel]), part.logit, part.value)
+        null = " (null)" if part.channel >= basis.rank else ""
         rows.append(
             (
                 f"{part.channel}{null}",
-                signed_bar(part.value / largest),
-                f"{numbers[0]:.3f}",
-                f"{numbers[1]:+.3f}",
-                f"{numbers[2]:+.3f}",
+                signed_bar(part.log_odds / largest),
+                f"{float(basis.energies[part.channel]):.3f}",
+                f"{part.logit:+.3f}",
+                f"{part.log_odds:+.3f}",
+                "" if part.stable else "changes with the texts",
             )
         )
-    listed = table(
-        ("channel", "", "σ" if basis.name.kind == "singular" else "energy", "logit", "relative logit"), rows
-    )
+    listed = table(("channel", "", "energy", "logit", "log-odds", ""), rows)
     rest = len(parts) - len(rows)
     lines = [f"… and {counted(rest, 'smaller channel')}"] if rest else []
+    condition = float(basis.condition)
     lines += [
         "",
-        f"logit {why.what.logit:.3f}, relative logit {why.what.relative:+.3f}, in "
-        f"{counted(len(parts), 'channel')} (error {why.what.error:.1e}, condition {float(basis.condition):.3g})",
-        f"channels that rebuild 90 % of the relative logit: {split.channels_needed}, along rotated directions "
-        f"{split.control_channels_needed}",
+        f"log-odds {why.what.log_odds:+.3f} against an even row, logit {why.what.logit:.3f}, in "
+        f"{counted(len(parts), 'channel')} (error {why.what.error:.1e}, condition {condition:.3g})",
+        f"channels that rebuild 90 % of the relative logit {why.what.relative:+.3f}: {split.channels_needed}, along "
+        f"rotated directions {split.control_channels_needed}",
         f"sparsity {split.sparsity:.3f} (lower is sparser), along rotated directions {split.control_sparsity:.3f}",
     ]
     return Group(_question(why), Text(), listed, *(Text(line) for line in lines))
 
 
 def who_in_full(why: Explanation, top: int) -> RenderableType:
-    """Both sides' signals in the order of their removal."""
+    """Both sides' writers by the size of their part, and the signals of single channels in the order of removal."""
     parts: list[RenderableType] = [_question(why)]
-    sides: tuple[tuple[Side, int], ...] = (("query", why.query), ("key", why.key))
-    for side, position in sides:
-        signals = why.who.signals[side]
-        place = f"{side} side, {quoted(why.tokens[position])} ({position})"
-        if not signals.resolved:
-            parts.append(Text(f"\n{place}: no set of allowed size causes this attention"))
-            continue
-        rows = []
-        for one in signals.removed:
-            channels = " ".join(map(str, one.signal.channels))
-            writer = _writer(why, one.signal.writer)
-            rows.append((writer, channels, f"{one.drop:+.4f}", f"{one.attribution:+.4f}"))
-        title = (
-            f"\n{place}: {counted(len(rows), 'signal')}; without "
-            f"{'it' if len(rows) == 1 else 'them'} attention {signals.after:.4f}"
-        )
-        columns = ("writer", "channel", "attention taken", "attribution")
-        parts.append(table(columns, rows[:top], title=title))
+    sides: tuple[Side, ...] = ("query", "key")
+    for side in sides:
+        whole, cause = why.table(side), why.who.sets[side]
+        numbers = zip(whole.writers, whole.rows.tolist(), strict=True)
+        rows = [
+            (("* " if one in cause.members else "  ") + _writer(why, one), signed(value, 3))
+            for one, value in numbers
+            if one is not None
+        ]
+        parts.append(table(("writer", "log-odds"), rows[:top], title=f"\n{side} side, whole writers"))
         if len(rows) > top:
             parts.append(Text(f"… and {len(rows) - top} more"))
-    parts.append(Text(f"\nparts sum to the model's own query and key within {why.who.error:.1e}"))
+        signals = why.who.signals[side]
+        if not signals.resolved:
+            parts.append(Text("no set of signals of allowed size causes this attention"))
+            continue
+        removed = [
+            (
+                _writer(why, one.signal.writer),
+                " ".join(map(str, one.signal.channels)),
+                f"{one.drop:+.4f}",
+                f"{one.attribution:+.4f}",
+            )
+            for one in signals.removed
+        ]
+        title = (
+            f"\n{side} side, single channels: {counted(len(removed), 'signal')}; without "
+            f"{'it' if len(removed) == 1 else 'them'} attention {signals.after:.4f}"
+        )
+        columns = ("writer", "channel", "attention taken", "attribution")
+        parts.append(table(columns, removed[:top], title=title))
+        if len(removed) > top:
+            parts.append(Text(f"… and {len(removed) - top} more"))
+    parts.append(
+        Text(f"\nboth sides sum to the log-odds within {why.what.error:.1e}; * belongs to the cause")
+    )
     return Group(*parts)
 
 

@@ -1,4 +1,4 @@
-"""An explanation in the terminal: what, who, proof, and one sentence, in at most 100 columns."""
+"""An explanation in the terminal: one table of what × who, place, proof, and words, in 100 columns."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from rich.text import Text
 from headwise.show.kit.terminal import quoted, table
 from headwise.strings import counted
 from headwise.why.proof import Outcome, Proof
-from headwise.why.sentence import spoken
+from headwise.why.sentence import signed, spoken
 
 if TYPE_CHECKING:
-    from headwise.types import Side
+    from headwise.types import Component, Side
     from headwise.why.explain import Explanation
-    from headwise.why.who import Writer
+    from headwise.why.what import What
+    from headwise.why.who import WriterRow
 
-TOP_CHANNELS, TOP_WRITERS, TOP_FEATURE_WRITERS = 6, 8, 4
-BAR = 24
+COLUMNS, TOP_WRITERS, TOP_FEATURE_WRITERS = 4, 8, 4
+BAR = 8
+SIDES: tuple[Side, ...] = ("query", "key")
 
 
 def explanation(why: Explanation) -> RenderableType:
     """The whole answer."""
     return Group(
         *_question(why),
-        *_what(why),
-        *_who(why),
+        *_table_of(why),
+        *_features(why),
+        *_does(why),
         *_proof(why),
         Text(),
         Text(why.sentence, style="bold"),
@@ -36,10 +39,11 @@ def explanation(why: Explanation) -> RenderableType:
 
 def _question(why: Explanation) -> list[RenderableType]:
     question, answer, tokens = why.question, why.answer, why.tokens
-    here = f"{quoted(_short(tokens[why.query]))} ({why.query})"
-    there = f"{quoted(_short(tokens[why.key]))} ({why.key})"
     lines = [
-        Text(f"Why does {why.head} at {here} attend to {there}?", style="bold"),
+        Text(
+            f"Why does {why.head} at {_place(tokens, why.query)} attend to {_place(tokens, why.key)}?",
+            style="bold",
+        ),
         Text(
             f"{why.model} answers {quoted(answer.predicted)}; {quoted(answer.text)} has p {answer.probability:.3f} and "
             f"leads {quoted(answer.wrong_text)} by {answer.lead:.2f}"
@@ -52,133 +56,171 @@ def _question(why: Explanation) -> list[RenderableType]:
             for (head, query, key), score in ((r.cell, r.score) for r in question.runners_up)
         )
         lines.append(Text(f"Next:   {rest}"))
+    lines += [Text(f"Note:   {notice}", style="yellow") for notice in question.notices]
     return list(lines)
 
 
-def _what(why: Explanation) -> list[RenderableType]:
-    what, tokens = why.what, why.tokens
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def _table_of(why: Explanation) -> list[RenderableType]:
+    """Both sides' writers by the strongest channels, with sums at the edges; the cause is marked."""
+    what, who, place = why.what, why.who, why.place
     out: list[RenderableType] = [
-        _heading("What"),
+        _heading("What × who, in log-odds"),
         Text(
-            f"attention {what.attention:.3f}, logit {what.logit:.2f}; relative to the other keys {what.relative:+.2f}, "
-            f"which {what.channels_needed} of {len(what.channels)} channels rebuild to 10%"
+            f"attention {what.attention:.3f} among {counted(what.keys, 'key')}: {signed(what.log_odds, 2)} against an "
+            f"even row (logit {what.logit:.2f}, {signed(what.relative, 2)} against the mean of the others)"
         ),
     ]
-    shown = what.channels[:TOP_CHANNELS]
-    rest = what.channels[TOP_CHANNELS:]
-    rows = [(f"channel {part.channel}", part.value) for part in shown]
-    if rest:
-        rows.append((f"the other {len(rest)}", sum(part.value for part in rest)))
-    out.append(_bars(rows))
-    if what.features:
-        features = [(f"{part.name} (rank {part.rank})", part.value) for part in what.features]
-        features.append((f"unexplained ({what.unexplained_share:.0%})", what.unexplained))
-        out += [Text("by named feature:"), _bars(features)]
-    if what.rivals:
-        rivals = [
-            (
-                f"{quoted(_short(tokens[rival.key]))} ({rival.key})",
-                f"{rival.attention:.3f}",
-                f"{rival.gap:.2f}",
-                ("is ahead; loses in " if rival.gap < 0 else "")
-                + ", ".join(
-                    f"{part.channel} ({part.value:+.1f})" for part in rival.channels if part.value > 0
-                ),
-            )
-            for rival in what.rivals[:4]
-        ]
-        out.append(_table(("strongest rival", "attention", "logit behind", "loses in channels"), rivals))
+    if what.keys < 2:
+        return [*out, Text("it is the only key that the row sees: there is nothing to explain")]
+    level = f", level {signed(place.level, 2)}" if abs(place.level) >= 0.005 else ""
+    out.append(
+        Text(
+            f"content {signed(place.content, 2)}, place {signed(place.place, 2)}, both together "
+            f"{signed(place.interaction, 2)}{level}"
+        )
+    )
+    shown = [n for n, part in enumerate(what.shown) if part.stable][:COLUMNS]
+    largest = max((abs(row.log_odds) for row in who.rows if row.writer is not None), default=1.0) or 1.0
+    for side in SIDES:
+        totals, cause = who.totals[side], who.sets[side]
+        at = f"at {_place(why.tokens, why.query)}" if side == "query" else "at every key"
+        found = (
+            f"without the {counted(len(cause), 'writer')} marked * {cause.after:.3f} (below {who.threshold:.3f})"
+            + (", diffuse" if cause.diffuse else "")
+            if cause.resolved
+            else f"no set of writers takes it below {who.threshold:.3f}"
+        )
+        helps = f"helps {signed(totals.helping)}, hinders {signed(totals.hindering)}"
+        out.append(Text(f"\n{side} side, {at}: {helps}; {found}"))
+        out.append(_side(why, side, shown, largest))
+    unstable = sum(not part.stable for part in what.channels)
+    if unstable:
+        out.append(
+            Text(f"  {counted(unstable, 'channel')} change with the texts of the basis: they are in 'other'")
+        )
     return out
 
 
-def _who(why: Explanation) -> list[RenderableType]:
-    who, tokens = why.who, why.tokens
-    out: list[RenderableType] = [_heading("Who")]
-    places: tuple[tuple[Side, int], ...] = (("query", why.query), ("key", why.key))
-    for side, position in places:
-        place = f"{quoted(_short(tokens[position]))} ({position})"
-        writers = who.of(side)
-        if not writers:
-            out.append(Text(f"{side} side, {place}: no set of allowed size causes this attention"))
-            continue
-        signals = sum(len(writer.channels) for writer in writers)
-        after = who.signals[side].after
-        without = "it" if signals == 1 else "them"
-        out.append(
-            Text(
-                f"{side} side, {place}: {counted(signals, 'signal')}; without {without} attention {after:.3f} "
-                f"(below {who.threshold:.3f})"
-            )
-        )
-        out.append(_writers(writers, tokens))
-    for feature in who.features:
-        out.append(Text(f"who wrote feature {feature.name!r} (logit {feature.logit:+.2f}):"))
+def _side(why: Explanation, side: Side, shown: Sequence[int], largest: float) -> RenderableType:
+    rows = list(why.who.of(side))
+    kept = [row for row in rows if row.writer is not None]
+    first = kept[:TOP_WRITERS] + [row for row in kept[TOP_WRITERS:] if row.cause]
+    rest = [row for row in rows if row not in first]
+    listed = [_row(why, row, shown, largest) for row in first]
+    if rest:
+        others = [sum(row.channels[n] for row in rest) for n in shown]
+        total = sum(row.log_odds for row in rest)
+        name = f"{sum(row.count for row in rest)} others"
+        listed.append((name, "", signed(total, 2), "", *_cells(others, total)))
+    what = [why.what.shown[n].log_odds for n in shown]
+    listed.append(("together", "", signed(why.what.log_odds, 2), "", *_cells(what, why.what.log_odds)))
+    names = [_channel_name(why.what, n) for n in shown]
+    return _table(("writer", "reading", "log-odds", "", *names, "other"), listed)
+
+
+def _row(why: Explanation, row: WriterRow, shown: Sequence[int], largest: float) -> tuple[str, ...]:
+    assert row.writer is not None
+    name = ("* " if row.cause else "  ") + spoken(row.writer)
+    read = _place(why.tokens, row.writer.source) if row.writer.kind == "head" else _behind(why, row)
+    cells = _cells([row.channels[n] for n in shown], row.log_odds)
+    bar = ("-" if row.log_odds < 0 else "+") * max(1, round(BAR * abs(row.log_odds) / largest))
+    return (name, read, signed(row.log_odds, 2), bar, *cells)
+
+
+def _behind(why: Explanation, row: WriterRow) -> str:
+    """What an MLP's part came from most, of its own sign."""
+    if row.mlp is None or not row.mlp.writers:
+        return ""
+    sign = 1 if row.log_odds > 0 else -1
+    best = max(row.mlp.writers, key=lambda one: sign * one.share)
+    if best.writer.kind == "offset" or sign * best.share <= 0:
+        return ""
+    read = f" {_place(why.tokens, best.writer.source)}" if best.writer.kind == "head" else ""
+    return f"via {_name(best.writer)}{read}"
+
+
+def _cells(values: Sequence[float], total: float) -> list[str]:
+    return [*(signed(value) for value in values), signed(total - sum(values))]
+
+
+def _channel_name(what: What, n: int) -> str:
+    part = what.shown[n]
+    return part.name or f"ch {part.channel}"
+
+
+# --- named features, consequence, proof ------------------------------------------------------------------------------
+
+
+def _features(why: Explanation) -> list[RenderableType]:
+    what, tokens = why.what, why.tokens
+    if not what.features:
+        return []
+    parts = [(f"{part.name} (rank {part.rank})", signed(part.value, 2)) for part in what.features]
+    parts.append((f"unexplained ({what.unexplained_share:.0%})", signed(what.unexplained, 2)))
+    out: list[RenderableType] = [_heading("Named features"), _table(("", "log-odds"), parts)]
+    for feature in why.who.features:
+        out.append(Text(f"who wrote feature {feature.name!r} (log-odds {signed(feature.log_odds, 2)}):"))
         rows = []
-        for side in ("query", "key"):
+        for side in SIDES:
             for writer in [w for w in feature.writers if w.side == side][:TOP_FEATURE_WRITERS]:
                 source = writer.component.source
                 read = f" reading {quoted(_short(tokens[source]))}" if writer.component.kind == "head" else ""
-                rows.append((side, spoken(writer.component) + read, f"{writer.logit:+.2f}"))
-        out.append(_table(("side", "writer", "logit"), rows))
+                rows.append((side, spoken(writer.component) + read, signed(writer.log_odds, 2)))
+        out.append(_table(("side", "writer", "log-odds"), rows))
     return out
 
 
-def _writers(writers: Sequence[Writer], tokens: Sequence[str]) -> RenderableType:
-    rows = []
-    for writer in writers[:TOP_WRITERS]:
-        source = writer.component.source
-        read = f"{quoted(_short(tokens[source]))} ({source})" if writer.component.kind == "head" else ""
-        channels = ", ".join(map(str, writer.channels[:4])) + (", …" if len(writer.channels) > 4 else "")
-        rows.append(
-            (spoken(writer.component), read, channels, f"{writer.share:.0%}", _bar(writer.share, 1.0))
-        )
-    if len(writers) > TOP_WRITERS:
-        rest = sum(writer.share for writer in writers[TOP_WRITERS:])
-        rows.append((f"{len(writers) - TOP_WRITERS} more", "", "", f"{rest:.0%}", ""))
-    return _table(("writer", "reading", "channels", "share", ""), rows)
+def _does(why: Explanation) -> list[RenderableType]:
+    found = why.consequence
+    lines = [
+        f"{word} {', '.join(f'{quoted(_short(one.token))} {signed(one.logit, 2)}' for one in some)}"
+        for word, some in (("raises", found.raised), ("lowers", found.lowered))
+        if some
+    ]
+    if found.direct is not None:
+        lead = f"{signed(found.direct.lead, 2)} of the lead over {quoted(why.answer.wrong_text)}"
+        lines.append(f"adds {signed(found.direct.answer, 2)} to {quoted(why.answer.text)}, {lead}")
+    return [_heading("What it does with it"), *(Text(line) for line in lines)]
 
 
 def _proof(why: Explanation) -> list[RenderableType]:
-    proof = why.proof
-    columns = ("", "predicted", "attention", f"p({quoted(_short(why.answer.text))})", "lead", "percentile")
-    rows = [("now", "", *_outcome(proof.before), "")]
-    names = {
-        "query": "without query signals",
-        "key": "without key signals",
-        "both": "without both",
-    }
-    for test in proof.tests:
-        percentile = "" if test.percentile is None else f"{test.percentile:.0f}"
-        rows.append((names[test.name], f"{test.predicted:.4f}", *_outcome(test.observed), percentile))
-    main = proof.main
-    if main is not None and main.spread is not None:
-        spread = main.spread
-        cells = [f"{m:.3f} ± {s:.3f}" for m, s in (spread.attention, spread.probability)]
-        lead = f"{spread.lead[0]:.2f} ± {spread.lead[1]:.2f}"
-        rows.append((counted(len(main.controls), "random control"), "", *cells, lead, ""))
+    proof, main = why.proof, why.who.headline
+    columns = ("", "predicted", "attention", f"p({quoted(_short(why.answer.text))})", "lead", "p")
+    rows = [("as it is", "", *_outcome(proof.before), "")]
+    if proof.after is not None and main is not None:
+        name = f"without the {counted(len(main), 'writer')} on the {main.side} side"
+        rows.append((name, f"{proof.predicted:.4f}", *_outcome(proof.after), ""))
+    if proof.next_best is not None:
+        few = counted(len(proof.next_best.writers), "writer")
+        rows.append((f"without the next-best {few} instead", "", *_outcome(proof.next_best.observed), ""))
+    if proof.path is not None:
+        rows.append(("without this cell", "", *_outcome(proof.path), ""))
+    for control in proof.controls:
+        spread = control.attention
+        left = f"{spread.mean:.3f} ({spread.low:.2f} to {spread.high:.2f})"
+        rows.append((control.text, "", left, "", "", f"{control.p:.3f}"))
     for test in proof.features:
         name = f"{test.name}: " + (
             "removed from the query" if test.kind == "ablation" else "swapped with the rival"
         )
-        rows.append((name, f"{test.predicted:.4f}", *_outcome(test.observed), f"{test.percentile:.0f}"))
-    holds, words = proof.verdict
-    return [
-        _heading("Proof"),
-        _table(columns, rows),
-        Text(words, style="" if holds else "bold red"),
-        *_notes(proof),
-    ]
+        rows.append((name, f"{test.predicted:.4f}", *_outcome(test.observed), f"{test.percentile:.0f} %"))
+    return [_heading("Proof"), _table(columns, rows), *_notes(proof)]
 
 
 def _notes(proof: Proof) -> list[RenderableType]:
-    if not proof.features:
-        return []
-    return [
-        Text(
-            "A feature is removed from the query, or swapped between the key and its strongest rival; percentile: "
+    said = []
+    if proof.controls:
+        draws = proof.controls[0].attention.draws
+        said.append(f"p: how many of {draws} random removals of the same size take as much attention away")
+    if proof.features:
+        said.append(
+            "A feature is removed from the query, or swapped between the key and its strongest rival; beside it the "
             "share of random subspaces of its rank that leave more attention."
         )
-    ]
+    return [Text(line) for line in said]
 
 
 def _outcome(outcome: Outcome) -> list[str]:
@@ -194,19 +236,13 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableT
     return table(columns, rows, indent=2)
 
 
-def _bars(rows: Sequence[tuple[str, float]]) -> RenderableType:
-    """Signed bars around a zero line."""
-    largest = max((abs(value) for _, value in rows), default=1.0) or 1.0
-    cells = [
-        (name, f"{value:+.2f}", ("-" if value < 0 else " ") + _bar(abs(value), largest))
-        for name, value in rows
-    ]
-    return _table(("", "relative logit", ""), cells)
+def _place(tokens: Sequence[str], position: int) -> str:
+    return f"{quoted(_short(tokens[position]))} ({position})"
 
 
-def _bar(value: float, largest: float) -> str:
-    return "█" * round(BAR * min(1.0, max(0.0, value / largest)))
+def _name(component: Component) -> str:
+    return component.name if component.kind in ("head", "mlp") else component.kind
 
 
-def _short(token: str, limit: int = 16) -> str:
+def _short(token: str, limit: int = 12) -> str:
     return token if len(token) <= limit else token[: limit - 1] + "…"
