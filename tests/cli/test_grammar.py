@@ -316,8 +316,14 @@ def test_one_part_in_full(part: str, capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out
     assert f"L1H2: {document['tokens'][document['query']]!r} ({document['query']}) attends to" in shown
     if part == "what":
-        assert len(document["what"]["energies"]) == len(document["what"]["control"]) == worded_model().d_head
-        assert sum(document["what"]["control"]) == pytest.approx(document["what"]["relative_logit"], abs=1e-6)
+        channels = document["channels"]
+        assert len(channels["energies"]) == len(channels["control"]) == worded_model().d_head
+        assert sum(channels["control"]) == pytest.approx(document["relative"]["logit"], abs=1e-6)
+        assert sum(channels["log_odds"]) == pytest.approx(document["log_odds"]["total"], abs=1e-6)
+    else:
+        sides = {row["side"] for row in document["who"]}
+        assert sides == {"query", "key"} == set(document["cause"]) & sides
+    if part == "what":
         assert f"… and {worded_model().d_head - 2} smaller channels" in shown
 
 
@@ -334,11 +340,15 @@ def test_a_channel_that_works_against_the_attention_has_a_minus(capsys: pytest.C
 @pytest.mark.usefixtures("tiny_model")
 def test_one_signal_is_not_signals(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["explain", PROMPT, "--head", "L1H2", "-q"]
-    for part in ([], ["--only", "who"]):
+    for part, said in (
+        ([], "without the 1 writer marked *"),
+        (["--only", "who"], "1 signal; without it attention"),
+    ):
         assert main([*asked, *part]) == 0
         shown = capsys.readouterr().out
-        assert "1 signal; without it attention" in shown
+        assert said in shown
         assert "1 signals" not in shown.replace("11 signals", "")
+        assert "1 writers" not in shown.replace("11 writers", "")
 
 
 def test_no_colour_where_it_is_not_wanted() -> None:
