@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from headwise.types import Subspace as Subspace
     from headwise.why.explain import Explanation as Explanation
     from headwise.why.explain import explain as explain
+    from headwise.why.head_effects import intervene_heads as intervene_heads
 
 __version__ = "0.1.0"
 
@@ -78,6 +79,7 @@ _NAMES = {
     "survey.records": "CircuitRun",
     "types": "Cell Component Estimate Head Removed Signal Subspace",
     "why.explain": "Explanation explain",
+    "why.head_effects": "intervene_heads",
 }
 """Where the public names live; the block above says the same to type checkers, and a test compares the two."""
 

@@ -157,6 +157,36 @@ REFUSED = [
         ["trace", "x", "--start", "-1"],
         "invalid value '-1' for --start: it should be greater than or equal to 0",
     ),
+    (["intervene"], "a circuit is missing: give FILE, or PROMPT with --silence, --mean or --patch"),
+    (["intervene", "x", "--silence", "L1"], "'L1' is not a head"),
+    (["intervene", "x", "--patch", "L1H2@to", "--from", "y"], "'to' in 'L1H2@to' is not a position"),
+    (["intervene", "x", "--silence", "L1H2", "--start", "-1"], "invalid value '-1' for --start"),
+    (["intervene", "x", "--silence", "L1H2", "--edges", "a -> b"], "--edges is not used with --silence"),
+    (
+        ["intervene", "x", "--mean", "L1H2", "--action", "boost"],
+        "--action is not used with --mean: leave it out",
+    ),
+    (["intervene", "x", "--mean", "L1H2", "--silence", "L1H3"], "--silence and --mean were both given"),
+    (
+        ["intervene", "x", "--patch", "L1H2"],
+        "--patch takes values from another prompt: give it with --from PROMPT",
+    ),
+    (
+        ["intervene", "x", "--silence", "L1H2", "--from", "y"],
+        "--from is used only with --patch: leave it out",
+    ),
+    (["intervene", "x", "--align", "1=2"], "--align is used only with --action patch: leave it out"),
+    (
+        ["intervene", "x", "--patch", "L1H2", "--align", "1-2"],
+        "'1-2' is not two positions: write them as 9=10",
+    ),
+    (["intervene", "x", "--patch", "L1H2", "--align", "1=2,1=3"], "names position 1 twice: give it once"),
+    (["intervene", "x", "--action", "patch"], "--action patch takes values from another prompt"),
+    (
+        ["intervene", "x", "--answer", "y"],
+        "--answer is used only with --silence, --mean or --patch: leave it out",
+    ),
+    (["intervene", " ", "--silence", "L1H2"], "the prompt is empty"),
     (["trace", "x", "--rule", "x"], "'--rule': 'x' is not one of"),
 ]
 
@@ -203,7 +233,7 @@ def test_every_path_is_tried_as_soon_as_it_is_read() -> None:
                 if get_origin(hint) is Annotated and "Path" in repr(get_args(hint)[0]) and name not in later:
                     seen.add(name)
                     assert get_args(hint)[1].callback is not None, (module, name)
-    assert seen >= {"out", "html", "save", "graphml", "attribution_graph", "features", "texts", "circuit"}
+    assert seen >= {"out", "html", "save", "graphml", "attribution_graph", "features", "texts"}
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
 from typing import Any, Literal
 
 import pytest
 import torch
+from plain_hooks import bound, hooked, written
 from tiny import VARIANTS, prompts_of, tiny
 from torch import Tensor
 
@@ -20,41 +18,6 @@ from headwise.model.outputs import head_outputs
 from headwise.types import Head
 
 PROMPT, LONGER = prompts_of(9, 13, seed=6)
-
-
-def projection(model: Model, layer: int) -> Any:
-    return reduce(getattr, model.family.output.split("."), model.anatomy.attention[layer])
-
-
-def bound(model: Model) -> float:
-    """Where scores are capped, the plain model takes their softmax in float32 even if it is a float64 model."""
-    return 1e-9 if getattr(model.anatomy.config, "attn_logit_softcapping", None) is None else 1e-6
-
-
-@contextmanager
-def hooked(model: Model, edits: list[OutputEdit]) -> Iterator[None]:
-    """The slow obvious way: what the output projection is given is overwritten, head by head and row by row."""
-    handles = []
-    for edit in edits:
-        assert edit.positions is not None
-
-        def overwrite(_module: Any, args: tuple[Tensor], edit: OutputEdit = edit) -> tuple[Tensor]:
-            given = args[0].clone()
-            own = slice(edit.head.index * model.d_head, (edit.head.index + 1) * model.d_head)
-            rows = [edit.positions] if isinstance(edit.positions, int) else list(edit.positions or ())
-            for place, row in enumerate(rows):
-                value = torch.zeros(model.d_head, dtype=given.dtype)
-                if isinstance(edit, headwise.SetOutput):
-                    value = edit.value if edit.value.ndim == 1 else edit.value[place]
-                given[0, row, own] = value
-            return (given,)
-
-        handles.append(projection(model, edit.head.layer).register_forward_pre_hook(overwrite))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def plans(model: Model) -> list[list[OutputEdit]]:
@@ -112,20 +75,10 @@ def test_captured_outputs_are_what_the_projection_is_given(
     variant: str, padding: Literal["right", "left"]
 ) -> None:
     model = tiny(variant, torch.float64)
-    seen: dict[int, Tensor] = {}
-    handles = [
-        projection(model, layer).register_forward_pre_hook(
-            lambda _module, args, layer=layer: seen.__setitem__(layer, args[0].clone())
-        )
-        for layer in (1, 3)
-    ]
-    model.hf(torch.tensor([PROMPT]), use_cache=False)
-    for handle in handles:
-        handle.remove()
     heads = [Head(1, 2), Head(3, 0)]
     found = head_outputs(model, [PROMPT, LONGER], heads, padding=padding)[0]
     for head in heads:
-        own = seen[head.layer].view(1, len(PROMPT), model.n_heads, model.d_head)[0, :, head.index]
+        own = written(model, PROMPT, head)
         assert (found[head] - own).abs().max() <= bound(model) * own.abs().max()
     # and put back where they were, they change nothing
     same: list[Edit] = [headwise.SetOutput(head=head, value=found[head]) for head in heads]

@@ -1,4 +1,4 @@
-"""Take edges of a circuit away, or double them, and see what the model does.
+"""Take edges of a circuit away, double them, or take their values from another prompt, and see what the model does.
 
 *Local*: only the head that reads the signal sees the change. *Global*: the signal leaves the residual stream before
 that layer, so everything above sees it. Either way against the same number of channels that the head did not use,
@@ -18,11 +18,13 @@ from torch import Tensor
 from headwise.bases.basis import Bases
 from headwise.circuits.circuit import Circuit, Edge
 from headwise.circuits.counterfactual import Outcome, Removal, mean, outcomes, removal, unused
+from headwise.circuits.patching import Align, Source, aligned, require_source
 from headwise.circuits.schema import require_edge, require_fit
 from headwise.errors import HeadwiseError
 from headwise.model.edits import AddToStream, Edit
 from headwise.model.stream import split
 from headwise.randomness import keyed
+from headwise.tokens import Prompt
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Side, Signal
 
@@ -30,12 +32,12 @@ if TYPE_CHECKING:
     from headwise.model.model import Model
 
 Scope = Literal["local", "global"]
-Action = Literal["remove", "boost"]
+Action = Literal["remove", "boost", "patch"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """One set of edges, taken away or doubled, against its controls."""
+    """One set of edges, taken away, doubled or patched, against its controls."""
 
     edges: tuple[str, ...]
     targets: tuple[str, ...]
@@ -103,6 +105,8 @@ def intervene(
     *,
     scope: Scope = "local",
     action: Action = "remove",
+    source: Prompt | None = None,
+    align: Align = None,
     draws: int = 20,
     seed: int = 0,
 ) -> list[Effect]:
@@ -119,7 +123,13 @@ def intervene(
     scope:
         ``local``: only what this head reads changes; ``global``: the residual stream changes, for all above.
     action:
-        ``remove`` takes the signals away, ``boost`` doubles them.
+        ``remove`` takes the signals away, ``boost`` doubles them, ``patch`` gives them the values that they have in
+        ``source``.
+    source:
+        With ``patch``: the other prompt, as text or token ids.
+    align:
+        With ``patch``: positions of the circuit's prompt, each with the position of ``source`` that stands for it;
+        default: the same ones, if both prompts have as many tokens.
     draws:
         Controls per set, each with as many unused channels of the same components.
     seed:
@@ -132,20 +142,22 @@ def intervene(
     """
     if scope not in ("local", "global"):
         raise HeadwiseError(f"scope {scope!r} is not a scope: write 'local' or 'global'")
-    if action not in ("remove", "boost"):
-        raise HeadwiseError(f"action {action!r} is not an action: write 'remove' or 'boost'")
+    if action not in ("remove", "boost", "patch"):
+        raise HeadwiseError(f"action {action!r} is not an action: write 'remove', 'boost' or 'patch'")
+    require_source(action, source, align)
     require_fit(circuit, model)
     for edge in (edge for chosen in edges for edge in chosen):
         require_edge(edge, circuit, model)
-    factor = 1.0 if action == "remove" else -1.0
+    factor = -1.0 if action == "boost" else 1.0
     every = list(dict.fromkeys(e.target for chosen in edges for e in chosen))
     with torch.no_grad():
         bases = Bases.named(model, circuit.basis, "this circuit")
         up = PromptWrites(split(model, list(circuit.token_ids), start=circuit.start), 0, bases)
+        other = None if source is None else _source(up, source, align)
         plans: list[list[Removal]] = [[]]
         for chosen in edges:
-            plans.append(_removals(up, circuit, chosen))
-            plans += [_removals(up, circuit, chosen, seed, draw) for draw in range(draws)]
+            plans.append(_removals(up, other, circuit, chosen))
+            plans += [_removals(up, other, circuit, chosen, seed, draw) for draw in range(draws)]
         edits = [[edit for one in plan for edit in _edits(up, one, scope, factor)] for plan in plans]
         cells = [circuit.node(target).cell for target in every]
         clean, *seen = outcomes(
@@ -174,10 +186,21 @@ def intervene(
     return effects
 
 
+def _source(up: PromptWrites, prompt: Prompt, align: Align) -> Source:
+    """The other prompt's run, read from where this one begins."""
+    stream = split(up.stream.model, up.stream.model.prompt_ids(prompt), start=up.stream.start)
+    return Source(PromptWrites(stream, 0, up.bases), aligned(up.tokens, int(stream.batch.lengths[0]), align))
+
+
 def _removals(
-    up: PromptWrites, circuit: Circuit, chosen: Sequence[Edge], seed: int = 0, draw: int | None = None
+    up: PromptWrites,
+    other: Source | None,
+    circuit: Circuit,
+    chosen: Sequence[Edge],
+    seed: int = 0,
+    draw: int | None = None,
 ) -> list[Removal]:
-    """One removal per target; with ``draw``, that of a control."""
+    """One removal per target (of what differs from ``other``, if there is one); with ``draw``, that of a control."""
     by_target: dict[str, dict[Side, list[Signal]]] = {}
     for edge in chosen:
         by_target.setdefault(edge.target, {}).setdefault(edge.side, []).append(circuit.signal(edge))
@@ -189,7 +212,8 @@ def _removals(
                 used = {c for e in circuit.into(target, side) for c in e.channels}
                 generator = keyed(seed, "unused", target, side, draw)
                 sides[side] = unused(signals, up.stream.model.d_head, generator, avoid=used)
-        made.append(removal(up, circuit.node(target).cell, chain(*sides.values())))
+        cell, signals = circuit.node(target).cell, chain(*sides.values())
+        made.append(removal(up, cell, signals) if other is None else other.difference(up, cell, signals))
     return made
 
 

@@ -4,6 +4,7 @@ the same everywhere, and is checked as soon as it is read: before torch is impor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +13,7 @@ import typer
 
 from headwise.errors import HeadwiseError
 from headwise.files import refuse_unwritable
-from headwise.head_names import layer_and_head
+from headwise.head_names import head_and_row, layer_and_head
 from headwise.strings import shortened, well_formed
 from headwise.tasks import names
 
@@ -91,6 +92,45 @@ def _heads(context: typer.Context, parameter: typer.CallbackParam, value: str) -
     return value
 
 
+def _placed_heads(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+    if _text(context, parameter, value) is not None:
+        for one in str(value).split(","):
+            head_and_row(one)
+    return value
+
+
+def placed_heads(help: str) -> Any:
+    """An option that names heads of a prompt, each at all positions or at one."""
+    return typer.Option(help=help, metavar="HEADS", callback=_placed_heads)
+
+
+def alignment(value: str) -> dict[int, int]:
+    """Positions of the prompt, each with that of the other one.
+
+    >>> alignment("9=10,-1=-1")
+    {9: 10, -1: -1}
+    """
+    made: dict[int, int] = {}
+    for pair in value.split(","):
+        found = re.fullmatch(r"\s*(-?[0-9]{1,9})\s*=\s*(-?[0-9]{1,9})\s*", pair)
+        if found is None:
+            raise HeadwiseError(
+                f"--align {shortened(value)!r}: {shortened(pair)!r} is not two positions: write them as 9=10,13=15"
+            )
+        if int(found[1]) in made:
+            raise HeadwiseError(
+                f"--align {shortened(value)!r} names position {int(found[1])} twice: give it once"
+            )
+        made[int(found[1])] = int(found[2])
+    return made
+
+
+def _align(value: str | None) -> str | None:
+    if value is not None:
+        alignment(value)
+    return value
+
+
 def _seed(value: int) -> int:
     if not 0 <= value < 2**64:
         raise HeadwiseError(f"--seed {shortened(str(value))} is out of range: give one from 0 to {2**64 - 1}")
@@ -158,6 +198,15 @@ Start = Annotated[
 Head = Annotated[str | None, typer.Option(help="The head, such as L22H4.", metavar="HEAD", callback=_head)]
 Heads = Annotated[
     str, typer.Option(help="auto, or a list such as L18H6,L20H3.", metavar="HEADS", callback=_heads)
+]
+Alignment = Annotated[
+    str | None,
+    typer.Option(
+        "--align",
+        help="Positions of the prompt and of the other one: 9=10,13=15 (default: the same, at equal lengths).",
+        metavar="PAIRS",
+        callback=_align,
+    ),
 ]
 Query = Annotated[
     str | None,

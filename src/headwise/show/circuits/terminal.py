@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit
     from headwise.circuits.faithfulness import Faithfulness
     from headwise.circuits.interventions import Effect
+    from headwise.why.head_effects import HeadEffect
 
 
 def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
@@ -77,6 +78,31 @@ def _through(circuit: Circuit, top: int) -> list[RenderableType]:
     if len(heaviest) > top:
         found.append(Text(f"… and {counted(len(heaviest) - top, 'more account')}"))
     return found
+
+
+def head_effects_table(effects: Sequence[HeadEffect]) -> RenderableType:
+    """Sets of heads against as many other heads of the same layers."""
+    one = effects[0]
+    title = f"{_DONE[one.action]}: change of the lead of {one.answer!r} over {one.wrong!r} ({one.clean.lead:+.3f})"
+    rows = []
+    for e in effects:
+        control = e.control_lead_change
+        rows.append(
+            (
+                e.heads[0] if len(e.heads) == 1 else f"all {len(e.heads)} heads together",
+                f"{e.lead_change:+.3f}",
+                "" if control is None else f"±{control:.3f} ({len(e.controls)})",
+                f"{e.clean.probability:.3f} → {e.edited.probability:.3f}",
+            )
+        )
+    return table(("heads", "lead", "other heads", "p(answer)"), rows, title=title)
+
+
+_DONE = {
+    "silence": "silenced",
+    "mean": "set to what they write on average",
+    "patch": "patched from the other prompt",
+}
 
 
 def effects_table(effects: Sequence[Effect], faithful: Faithfulness | None) -> RenderableType:
