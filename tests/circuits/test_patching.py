@@ -13,7 +13,7 @@ from tiny_circuits import largest_circuit
 import headwise
 from headwise.circuits.counterfactual import outcomes
 from headwise.circuits.interventions import intervene
-from headwise.circuits.patching import Source, aligned
+from headwise.circuits.patching import OtherRun, aligned
 from headwise.model.model import Model
 from headwise.model.stream import split
 from headwise.tracing.writes import PromptWrites
@@ -45,7 +45,7 @@ def test_all_signals_of_another_prompt_are_its_query_or_keys(variant: str, side:
         pytest.skip("learned positions begin at 0")
     model = tiny(variant, torch.float64)
     up, other = writes(model, HERE, start), writes(model, THERE, start)
-    removed = Source(other, aligned(8, 8)).difference(up, CELL, every_signal(up, side))
+    removed = OtherRun(other, aligned(8, 8)).difference(up, CELL, every_signal(up, side))
     got = model.edit(HERE, removed.edits(), heads=[CELL.head], queries=CELL.query, start=start).pattern[
         0, 0, 0
     ]
@@ -67,8 +67,8 @@ def test_a_value_from_another_position_is_turned_to_where_it_is_read(name: str) 
     up, later = writes(model, HERE), writes(model, HERE, start=3)
     for side in ("query", "key"):
         signals = every_signal(up, side)[-3:]
-        removed = Source(later, aligned(8, 8)).difference(up, CELL, signals)
-        own = Source(up, aligned(8, 8)).difference(up, CELL, signals)
+        removed = OtherRun(later, aligned(8, 8)).difference(up, CELL, signals)
+        own = OtherRun(up, aligned(8, 8)).difference(up, CELL, signals)
         for one in (removed, own):
             left = one.query if side == "query" else one.key
             assert left is not None
@@ -80,7 +80,7 @@ def test_keys_that_are_aligned_with_nothing_keep_what_they_hold() -> None:
     up, other = writes(model, HERE), writes(model, LONGER)
     places = aligned(8, 11, {6: 9, 4: 7})
     signal = Signal(CELL.head, "key", up.component(2, up.n_carried(2)), tuple(range(8)))
-    removed = Source(other, places).difference(up, CELL, [signal])
+    removed = OtherRun(other, places).difference(up, CELL, [signal])
     assert removed.key is not None
     assert removed.key.any(-1).nonzero().flatten().tolist() == [4, 6]
 
@@ -96,7 +96,7 @@ def test_edges_are_patched_against_unused_channels() -> None:
     (effect,) = intervene(model, circuit, [[edge]], action="patch", source=other, draws=2)
     assert effect.action == "patch" and len(effect.controls) == 2
     up = writes(model, ids)
-    source = Source(writes(model, other), aligned(10, 10))
+    source = OtherRun(writes(model, other), aligned(10, 10))
     cell = circuit.node(edge.target).cell
     removed = source.difference(up, cell, [circuit.signal(edge)])
     assert effect.edited.attention == pytest.approx(removed.predicted(up), abs=1e-9)
@@ -109,7 +109,10 @@ def test_edges_are_patched_against_unused_channels() -> None:
 @pytest.mark.parametrize(
     ("align", "message"),
     [
-        (None, "the prompt has 8 tokens and the other one 11: say which positions belong together"),
+        (
+            None,
+            "the prompt has 8 tokens and the other one 11: say with align= which positions belong together",
+        ),
         ({}, "align={} names no positions"),
         ([(1, 2)], r"align=\[\(1, 2\)\] names no positions: give a mapping"),
         ({8: 1}, "aligned position 8 is outside prompt 0, which has 8 tokens"),
@@ -137,15 +140,15 @@ def test_what_is_patched_must_be_aligned(align: Mapping[int, int], message: str)
     component = up.component(2, (1 * model.n_heads) * 8 + 3)
     signal = Signal(CELL.head, "query", component, (0, 1))
     with pytest.raises(headwise.HeadwiseError, match=message):
-        Source(other, aligned(8, 11, align)).difference(up, CELL, [signal])
+        OtherRun(other, aligned(8, 11, align)).difference(up, CELL, [signal])
 
 
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"action": "patch"}, "patch takes values from another prompt: give source, or --from PROMPT"),
-        ({"source": [1, 2]}, "source is used only with the action 'patch', not with 'remove': leave it out"),
-        ({"align": {1: 1}}, "align is used only with the action 'patch'"),
+        ({"action": "patch"}, "patch takes values from another prompt: give it with source="),
+        ({"source": [1, 2]}, "source= is used only with the action 'patch', not with 'remove': leave it out"),
+        ({"align": {1: 1}}, "align= is used only with the action 'patch'"),
         ({"action": "swap"}, "action 'swap' is not an action: write 'remove', 'boost' or 'patch'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tiny import VARIANTS, prompts_of, tiny
 from toy_answers import small_model
 
 import headwise
-from headwise.bases.calibration import calibrate
+from headwise.bases import calibration
 from headwise.corpus import Corpus
 from headwise.model.edits import OutputEdit
 from headwise.model.model import Model
@@ -95,15 +96,21 @@ def test_a_start_is_where_both_prompts_begin() -> None:
         assert moved.edited.lead == pytest.approx(clean.edited.lead, rel=1e-4)
 
 
-def test_means_are_those_of_the_calibration() -> None:
+def test_means_are_those_of_the_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path))
     model = small_model()
     texts = tuple(dict.fromkeys(s.text for s in sentences(60, 0, "means")))
-    found = calibrate(model, Corpus("sentences", texts, ("a",) * len(texts)))
+    corpus = Corpus("sentences", texts, ("a",) * len(texts))
+    monkeypatch.setattr(calibration, "pooled_corpus", lambda _model: corpus)
+    found = calibration.calibrate(model, corpus)
     heads = [str(head) for head in model.heads[:2]]
     request: dict[str, Any] = {"action": "mean", "draws": 1}
     by_calibration = intervene_heads(model, texts[0], heads, means=found, **request)
     by_tensor = intervene_heads(model, texts[0], heads, means=found.outputs, **request)
     assert by_calibration == by_tensor
+    by_default = intervene_heads(model, texts[0], heads, **request)
+    for one, other in zip(by_default, by_calibration, strict=True):
+        assert one.edited.lead == pytest.approx(other.edited.lead, abs=1e-4)
     with pytest.raises(headwise.HeadwiseError, match=r"this calibration is of .* not of 'tiny-llama'"):
         intervene_heads(tiny("llama"), HERE, ["L0H0"], means=found, **request)
 
@@ -116,16 +123,19 @@ def test_means_are_those_of_the_calibration() -> None:
         (["L1H0@x"], {}, "'x' in 'L1H0@x' is not a position: write a head at one position as L1H0@13"),
         ([[]], {}, "a set of no heads was given"),
         (["L1H0"], {"action": "remove"}, "write 'silence', 'mean' or 'patch'"),
-        (["L1H0"], {"action": "mean"}, "the action 'mean' takes what heads write on average: give means"),
-        (["L1H0"], {"means": torch.zeros(1)}, "the action 'silence' takes no means"),
+        (
+            ["L1H0"],
+            {"means": torch.zeros(1)},
+            "means are used only with the action 'mean', not with 'silence'",
+        ),
         (["L1H0"], {"action": "mean", "means": torch.zeros(4, 4, 9)}, r"not a tensor of shape \[4, 4, 8\]"),
         (["L1H0"], {"action": "patch"}, "patch takes values from another prompt"),
-        (["L1H0"], {"source": THERE}, "source is used only with the action 'patch'"),
+        (["L1H0"], {"source": THERE}, "source= is used only with the action 'patch'"),
         (["L1H0"], {"action": "patch", "source": LONGER}, "the prompt has 8 tokens and the other one 11"),
         (
             ["L1H0@3"],
             {"action": "patch", "source": LONGER, "align": {4: 4}},
-            "L1H0@3 is at position 3, which is aligned with none of the other prompt: add it to align",
+            "L1H0@3 is at position 3, which is aligned with none of the other prompt: add it to align=",
         ),
     ],
 )

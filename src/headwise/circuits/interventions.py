@@ -18,7 +18,7 @@ from torch import Tensor
 from headwise.bases.basis import Bases
 from headwise.circuits.circuit import Circuit, Edge
 from headwise.circuits.counterfactual import Outcome, Removal, mean, outcomes, removal, unused
-from headwise.circuits.patching import Align, Source, aligned, require_source
+from headwise.circuits.patching import Align, OtherRun, aligned, require_source
 from headwise.circuits.schema import require_edge, require_fit
 from headwise.errors import HeadwiseError
 from headwise.model.edits import AddToStream, Edit
@@ -186,15 +186,17 @@ def intervene(
     return effects
 
 
-def _source(up: PromptWrites, prompt: Prompt, align: Align) -> Source:
+def _source(up: PromptWrites, prompt: Prompt, align: Align) -> OtherRun:
     """The other prompt's run, read from where this one begins."""
     stream = split(up.stream.model, up.stream.model.prompt_ids(prompt), start=up.stream.start)
-    return Source(PromptWrites(stream, 0, up.bases), aligned(up.tokens, int(stream.batch.lengths[0]), align))
+    return OtherRun(
+        PromptWrites(stream, 0, up.bases), aligned(up.tokens, int(stream.batch.lengths[0]), align)
+    )
 
 
 def _removals(
     up: PromptWrites,
-    other: Source | None,
+    other: OtherRun | None,
     circuit: Circuit,
     chosen: Sequence[Edge],
     seed: int = 0,

@@ -33,13 +33,13 @@ def aligned(length: int, other: int, align: Align = None) -> dict[int, int]:
     >>> aligned(3, 5)
     Traceback (most recent call last):
     ...
-    headwise.errors.HeadwiseError: the prompt has 3 tokens and the other one 5: say which positions belong together...
+    headwise.errors.HeadwiseError: the prompt has 3 tokens and the other one 5: say with align= which...
     """
     if align is None:
         if length != other:
             raise HeadwiseError(
-                f"the prompt has {length} tokens and the other one {other}: say which positions belong together, "
-                "such as align={9: 10}, or --align 9=10"
+                f"the prompt has {length} tokens and the other one {other}: say with align= which positions belong "
+                "together"
             )
         return {position: position for position in range(length)}
     if not isinstance(align, Mapping) or not align:
@@ -55,9 +55,9 @@ def aligned(length: int, other: int, align: Align = None) -> dict[int, int]:
 def require_source(action: str, source: object, align: object) -> None:
     """Another prompt is given where values are taken from one, and nowhere else."""
     if action == "patch" and source is None:
-        raise HeadwiseError("patch takes values from another prompt: give source, or --from PROMPT")
+        raise HeadwiseError("patch takes values from another prompt: give it with source=")
     if action != "patch" and (source is not None or align is not None):
-        given = "source" if source is not None else "align"
+        given = "source=" if source is not None else "align="
         raise HeadwiseError(
             f"{given} is used only with the action 'patch', not with {action!r}: leave it out"
         )
@@ -67,13 +67,13 @@ def place_in(places: Mapping[int, int], position: int, what: str) -> int:
     """Where a position is in the other prompt; ``what`` says what is there."""
     if position not in places:
         raise HeadwiseError(
-            f"{what} is at position {position}, which is aligned with none of the other prompt: add it to align"
+            f"{what} is at position {position}, which is aligned with none of the other prompt: add it to align="
         )
     return places[position]
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class OtherRun:
     """Another prompt's run, and which of its positions stands for which of this prompt."""
 
     up: PromptWrites

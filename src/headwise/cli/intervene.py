@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,10 +13,6 @@ from headwise.cli.outputs import finish
 from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
-
-if TYPE_CHECKING:
-    from headwise.bases.calibration import Calibration
-    from headwise.model.model import Model
 
 app = new_app("Remove, boost or patch edges of a circuit, or silence and patch heads of a prompt.")
 
@@ -194,7 +190,6 @@ def _heads(
         def placed(prompt: str) -> Any:
             return chat_prompt(loaded.tokenizer, prompt) if chat else prompt
 
-        means = _means(loaded, progress) if action == "mean" else None
         progress.stage(f"{action} of {len(heads)} heads")
         effects = intervene_heads(
             loaded,
@@ -203,7 +198,6 @@ def _heads(
             action=action,
             source=None if source is None else placed(source),
             align=align,
-            means=means,
             answer=answer,
             wrong=wrong,
             draws=draws,
@@ -212,11 +206,3 @@ def _heads(
         )
     document = {"prompt": text, "start": start, "from": source, "effects": [asdict(e) for e in effects]}
     finish(document, lambda: head_effects_table(effects), as_json=as_json)
-
-
-def _means(model: Model, progress: Any) -> Calibration:
-    """What heads write on average, over the corpus that calibrates a basis."""
-    from headwise.bases.calibration import calibrate
-
-    progress.stage("reading what heads write on average")
-    return calibrate(model)

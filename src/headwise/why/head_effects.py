@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from headwise.arguments import count
-from headwise.bases.calibration import Calibration
+from headwise.bases.calibration import Calibration, calibrated
 from headwise.circuits.counterfactual import Outcome, mean, outcomes
 from headwise.circuits.patching import Align, aligned, place_in, require_source
 from headwise.errors import HeadwiseError
@@ -121,7 +121,8 @@ def intervene_heads(
         With ``patch``: positions of the prompt, each with the position of ``source`` that stands for it; default: the
         same ones, if both prompts have as many tokens.
     means:
-        With ``mean``: what each head writes on average, as a calibration or as a tensor [layers, heads, d_head].
+        With ``mean``: what each head writes on average, as a calibration or as a tensor [layers, heads, d_head];
+        default: over the corpus that ``headwise calibrate`` takes by default, made now if it was not before.
     answer:
         The answer's token, as text or token id; default: what the model predicts.
     wrong:
@@ -141,9 +142,10 @@ def intervene_heads(
     if action not in ("silence", "mean", "patch"):
         raise HeadwiseError(f"action {action!r} is not an action: write 'silence', 'mean' or 'patch'")
     require_source(action, source, align)
-    if (means is not None) != (action == "mean"):
-        problem = "takes what heads write on average: give means" if means is None else "takes no means"
-        raise HeadwiseError(f"the action {action!r} {problem}")
+    if means is not None and action != "mean":
+        raise HeadwiseError(
+            f"means are used only with the action 'mean', not with {action!r}: leave them out"
+        )
     draws = count(draws, "draws", "is less than none", least=0)
     token_ids = model.prompt_ids(prompt)
     sets = [_set(model, one, len(token_ids)) for one in heads]
@@ -237,6 +239,8 @@ def _maker(
 
 
 def _means(model: Model, means: Calibration | Tensor | None) -> Tensor:
+    if means is None:
+        return calibrated(model)[0].outputs
     if isinstance(means, Calibration):
         model.require(
             means.weight_hash, "this calibration", of=means.model, do="calibrate this model, or load that one"
