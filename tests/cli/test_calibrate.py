@@ -67,7 +67,7 @@ def test_the_command_measures_once_and_is_done_the_second_time(
     monkeypatch.setattr("headwise.model.loading.load.load", lambda *_, **__: model)
     assert cli.main(["calibrate", "--corpus", str(corpus), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["corpus"]["texts"] == len(TEXTS)
+    assert 50 <= document["corpus"]["texts"] <= len(TEXTS)  # near-duplicates are left out
     assert Path(document["file"]).is_file() and Path(document["file"]).parent == moments_folder()
     assert not [p for p in moments_folder().iterdir() if p.name.startswith("work")]
     monkeypatch.setattr(
