@@ -22,6 +22,7 @@ from headwise.bases.calibration import Calibration, calibrate, pooled_corpus
 from headwise.bases.moments import ATTENDED
 from headwise.bases.relative import channels_needed, relative
 from headwise.bases.stability import channel_agreement
+from headwise.basis_names import BasisKind
 from headwise.corpus import Corpus
 from headwise.model.stream import split
 from headwise.randomness import keyed
@@ -140,7 +141,7 @@ def searched(up: PromptWrites, cell: Cell) -> dict[str, list[Signal]]:
     return {side: signals.signals for side, signals in found.items()}
 
 
-def moved(signals: Sequence[Signal], by: int, channels: bool) -> set[tuple[object, ...]]:
+def moved(signals: Sequence[Signal], by: int, channels: bool) -> set[object]:
     """Signals without their positions' offset; by writer alone, or by writer and channel."""
     return {
         (replace(one.writer, source=one.writer.source - by) if one.writer.source >= 0 else one.writer)
@@ -201,25 +202,21 @@ def corpora(
     table("|correlation| of balanced channels 0 to 5, median over heads", ("", *"012345"), rows)
 
 
-def circuit_sizes(model: headwise.Model, chosen: dict[str, str]) -> None:
+def circuit_sizes(model: headwise.Model, chosen: Sequence[BasisKind]) -> None:
     rows = []
-    for name, basis in chosen.items():
+    for basis in chosen:
         edges, channels, one = [], [], []
         for task in TASKS:
             for prompt in make_answers(task, model.tokenizer, prompts=3).prompts:
                 circuit = headwise.trace(
-                    model,
-                    prompt.prompt,
-                    answer=prompt.answer_id,
-                    wrong=prompt.wrong_id,
-                    basis=basis,  # pyright: ignore[reportArgumentType]
+                    model, prompt.prompt, answer=prompt.answer_id, wrong=prompt.wrong_id, basis=basis
                 )
                 causal = [edge for edge in circuit.edges if edge.channels]
                 edges.append(len(causal))
                 channels += [len(edge.channels) for edge in causal]
         one = sum(n == 1 for n in channels) / max(1, len(channels))
         rows.append(
-            (name, f"{sum(edges) / len(edges):.0f}", f"{sum(channels) / len(edges):.0f}", f"{one:.2f}")
+            (basis, f"{sum(edges) / len(edges):.0f}", f"{sum(channels) / len(edges):.0f}", f"{one:.2f}")
         )
     table(
         f"Circuits of {3 * len(TASKS)} prompts ({', '.join(TASKS)})",
@@ -285,14 +282,11 @@ def main() -> None:
                 m = pooled.moments.at(one.cell.head.layer).at(one.cell.head.index)
                 generator = keyed(0, "surrogate", one.text, str(one.cell))
                 centred = m.query - m.query_mean[:, None] * m.query_mean
-                size = m.query.shape[-1]
-                for _ in range(100):
-                    noise = torch.randn(2, size, generator=generator, dtype=torch.float64)
-                    q = m.query_mean + _root(centred) @ noise[0]
-                    k = _root(m.key) @ noise[1]
-                    if float(q @ k) > 0:
-                        break
-                return bases.head(one.cell.head).split(q, k)
+                noise = torch.randn(2, 64, m.query.shape[-1], generator=generator, dtype=torch.float64)
+                q = m.query_mean + noise[0] @ _root(centred)
+                k = noise[1] @ _root(m.key)
+                at = int((q * k).sum(-1).gt(0).to(torch.uint8).argmax())
+                return bases.head(one.cell.head).split(q[at], k[at])
 
             return drawn
 
@@ -312,7 +306,7 @@ def main() -> None:
         from headwise.bases.calibration import store
 
         store(pooled)
-        circuit_sizes(model, {"singular": "singular", "rotated": "rotated", "balanced": "balanced"})
+        circuit_sizes(model, ("singular", "rotated", "balanced"))
 
 
 def _root(moment: Tensor) -> Tensor:
