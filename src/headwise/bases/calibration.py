@@ -51,14 +51,19 @@ class Calibration:
     """What flows through every head of one model, over one corpus. L layers, H heads."""
 
     model: str
+    """The model's name."""
     weight_hash: str
+    """The digest of the model's weights."""
     corpus: str
+    """The corpus's name."""
     digest: str
     """SHA-256 of the corpus's texts."""
     texts: int
+    """How many texts were read."""
     kinds: tuple[str, ...]
+    """The kinds of text among them, such as prose and code."""
     moments: HeadMoments
-    """[L, H, …]"""
+    """[L, H, …]: first and second moments of queries and keys over attended cells."""
     halves: Tensor
     """[L, H, d_head]: agreement of the two halves of the texts on each channel of the balanced basis."""
     across: Tensor
@@ -96,6 +101,7 @@ class Calibration:
         }
 
     def to_bytes(self) -> bytes:
+        """The file's content; the same calibration gives the same bytes."""
         record = {
             "schema": SCHEMA,
             "kind": "headwise-moments",
