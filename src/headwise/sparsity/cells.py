@@ -132,7 +132,7 @@ class SplitJob(ValuesJob):
 
     def make(self, model: Model, chunk: Chunk[CellsOf], tick: Tick, /) -> list[SplitCells]:
         heads = sorted({cell.head for one in chunk.items for cell in one.cells})
-        rows: dict[Head, list[_Row]] = {head: [] for head in heads}
+        rows: dict[Head, list[_CapturedCell]] = {head: [] for head in heads}
         with steady():
             stream = model.stream_capture(
                 [list(one.token_ids) for one in chunk.items],
@@ -144,11 +144,13 @@ class SplitJob(ValuesJob):
                 for place, i in enumerate(indices):
                     one = chunk.items[i]
                     for cell in one.cells:
-                        rows[cell.head].append(_row(got, place, heads.index(cell.head), one.prompt, cell))
+                        rows[cell.head].append(
+                            _captured(got, place, heads.index(cell.head), one.prompt, cell)
+                        )
             return [_split(model, head, rows[head], self.rotations, self.seed) for head in heads]
 
 
-class _Row(NamedTuple):
+class _CapturedCell(NamedTuple):
     """One cell as it was captured; ``q`` is scaled like a logit, ``key`` is relative to the other keys."""
 
     prompt: int
@@ -159,11 +161,11 @@ class _Row(NamedTuple):
     """Its relative attention."""
 
 
-def _row(got: Captured, place: int, head: int, prompt: int, cell: Cell) -> _Row:
+def _captured(got: Captured, place: int, head: int, prompt: int, cell: Cell) -> _CapturedCell:
     scale = float(got.scale[head])
     q, k = got.q[place, head, cell.query].double().cpu(), got.k[place, head].double().cpu()
     seen = got.visible[place, head, cell.query].cpu()
-    return _Row(
+    return _CapturedCell(
         prompt=prompt,
         attention=float(got.pattern[place, head, cell.query, cell.key]),
         q=q * scale,
@@ -172,7 +174,7 @@ def _row(got: Captured, place: int, head: int, prompt: int, cell: Cell) -> _Row:
     )
 
 
-def _split(model: Model, head: Head, rows: Sequence[_Row], rotations: int, seed: int) -> SplitCells:
+def _split(model: Model, head: Head, rows: Sequence[_CapturedCell], rotations: int, seed: int) -> SplitCells:
     channels = Basis.of(model, head, frame="absolute")
     rows = sorted(rows, key=lambda row: row.prompt)
     q, key = torch.stack([row.q for row in rows]), torch.stack([row.key for row in rows])
