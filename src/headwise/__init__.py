@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from headwise.contrast.bank import FeatureBank as FeatureBank
     from headwise.contrast.covariance import ContrastiveCovariance as ContrastiveCovariance
     from headwise.contrast.result import FeaturesResult as FeaturesResult
+    from headwise.contrast.roles import HeadRoles as HeadRoles
+    from headwise.contrast.roles import head_roles as head_roles
     from headwise.contrast.study import find_features as find_features
     from headwise.errors import HeadwiseError as HeadwiseError
     from headwise.families.result import FamiliesResult as FamiliesResult
@@ -63,6 +65,7 @@ _NAMES = {
     "contrast.bank": "FeatureBank",
     "contrast.covariance": "ContrastiveCovariance",
     "contrast.result": "FeaturesResult",
+    "contrast.roles": "HeadRoles head_roles",
     "contrast.study": "find_features",
     "errors": "HeadwiseError",
     "families.result": "FamiliesResult",

@@ -11,13 +11,20 @@ from headwise.cli.features import task_options
 from headwise.cli.outputs import finish
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
+from headwise.errors import HeadwiseError
 
-app = new_app("Rank every head of the model on a task in one pass.")
+app = new_app("Rank every head of the model on a task in one pass, or measure the roles of all heads.")
+
+ROLES = ("roles", "top", "seed", "model", "as_json")
 
 
 @app.command()
 def heads(
-    task: options.LabelledTask,
+    context: typer.Context,
+    task: options.OptionalLabelledTask = None,
+    roles: Annotated[
+        bool, typer.Option("--roles", help="Measure what every head does on random tokens instead; no TASK.")
+    ] = False,
     prompts: Annotated[int, typer.Option(min=4, help="Prompts to scan on.")] = 200,
     top: options.Top = 10,
     pairs: options.Pairs = None,
@@ -29,7 +36,16 @@ def heads(
     workers: options.MoreWorkers = 1,
     as_json: options.Json = False,
 ) -> None:
-    """Rank every head of the model on a task in one pass."""
+    """Rank every head of the model on a task in one pass, or measure the roles of all heads.
+
+    Roles are previous token, duplicate token, induction, first token and self, on random tokens that are read twice.
+    """
+    if roles:
+        options.refuse_unused(context, ROLES, "is not used with --roles")
+        _roles(top, seed, model, as_json)
+        return
+    if task is None:
+        raise HeadwiseError("a task is missing: give TASK, or --roles")
     from headwise.contrast.heads import choose_heads
     from headwise.contrast.study import scan_heads
     from headwise.model.loading.load import load
@@ -56,3 +72,17 @@ def heads(
 
     rows = [HeadRow.of(s, chosen=s.head in chosen) for s in scores[:top]]
     finish(document, lambda: heads_table(rows, made.rule), as_json=as_json)
+
+
+def _roles(top: int, seed: int, model: str | None, as_json: bool) -> None:
+    from headwise.contrast.roles import head_roles
+    from headwise.model.loading.load import load
+    from headwise.progress import Working
+    from headwise.show.contrast.terminal import roles_table
+
+    with Working("measuring") as progress:
+        progress.stage("loading the model")
+        loaded = load(model)
+        progress.stage("roles of all heads")
+        found = head_roles(loaded, seed=seed)
+    finish(found.to_json(), lambda: roles_table(found, top), as_json=as_json)

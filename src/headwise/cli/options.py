@@ -137,8 +137,9 @@ def _seed(value: int) -> int:
     return value
 
 
-def _labelled(value: str) -> str:
-    names.check_task_name(value)
+def _labelled(value: str | None) -> str | None:
+    if value is not None:
+        names.check_task_name(value)
     return value
 
 
@@ -236,15 +237,14 @@ Features = Annotated[
 
 # --- what is studied ------------------------------------------------------------------------------------------------
 
-LabelledTask = Annotated[
-    str,
-    typer.Argument(
-        help="binding, filter, or a .jsonl file of labelled prompts.",
-        metavar="TASK",
-        callback=_labelled,
-        autocompletion=_starting(names.LABELLED),
-    ),
-]
+_LABELLED: Any = typer.Argument(
+    help="binding, filter, or a .jsonl file of labelled prompts.",
+    metavar="TASK",
+    callback=_labelled,
+    autocompletion=_starting(names.LABELLED),
+)
+LabelledTask = Annotated[str, _LABELLED]
+OptionalLabelledTask = Annotated[str | None, _LABELLED]
 _ANSWERS: Any = typer.Argument(
     help="ioi, greater-than, pronouns, facts, or a .jsonl file of prompts.",
     metavar="TASK",

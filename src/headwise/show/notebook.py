@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwise.contrast.roles import ROLES
 from headwise.show.kit.escape import text
 from headwise.show.kit.table import Table, TableColumn, notebook
 from headwise.strings import counted
@@ -16,6 +17,7 @@ from headwise.why.sentence import spoken
 if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit
     from headwise.contrast.result import FeaturesResult
+    from headwise.contrast.roles import HeadRoles
     from headwise.families.result import FamiliesResult
     from headwise.sinks.result import SinksResult
     from headwise.sparsity.result import SparsityResult
@@ -76,6 +78,16 @@ def sinks_result(found: SinksResult) -> str:
     sinks = Table(("token", "position", "prompts", share, attention), rows)
     parked = f"{len(found.parked)} of {found.attention.numel()} heads park their attention on sinks"
     return notebook(f"Sinks in {found.model}: {parked}.", sinks.html(bare=True))
+
+
+def head_roles(found: HeadRoles) -> str:
+    """The heads of each role, the clearest first."""
+    clear = [(role, one.head, one.attention[role]) for role in ROLES for one in found.with_role(role)]
+    rows = [(role, str(head), seen.mean, f"{seen.low:.2f}–{seen.high:.2f}") for role, head, seen in clear]
+    attention = TableColumn(name="attention", format=".2f")
+    table = Table(("role", "head", attention, "95 %"), rows)
+    said = f"Roles of {len(rows)} of {len(found.heads)} heads of {found.model}."
+    return notebook(said, table.html(bare=True))
 
 
 def sparsity_result(found: SparsityResult) -> str:

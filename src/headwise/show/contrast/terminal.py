@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headwise.contrast.roles import LEAST, ROLES, HeadRoles
 from headwise.contrast.rows import AttributionRow, HeadRow, where
 from headwise.show.kit.terminal import quoted, table
 
@@ -33,6 +34,22 @@ def heads_table(records: Sequence[HeadRow], rule: str) -> RenderableType:
     ]
     columns = ("head", "", name, "95 %", "q", "accuracy", "ratio", "attention on keys")
     return Group(table(columns, rows), Text(), Text("* does the task by its rule, beyond chance (q ≤ 0.05)"))
+
+
+def roles_table(found: HeadRoles, top: int) -> RenderableType:
+    """The heads of each role, the clearest first."""
+    rows = []
+    for role in ROLES:
+        for one in found.with_role(role)[:top]:
+            seen = one.attention[role]
+            rows.append((role, str(one.head), f"{seen.mean:.3f}", f"{seen.low:.3f}–{seen.high:.3f}"))
+    without = sum(one.role is None for one in found.heads)
+    counts = ", ".join(f"{role} {len(found.with_role(role))}" for role in ROLES)
+    said = (
+        f"\nheads of each role: {counts}; {without} have none. A role is a mean attention whose interval lies above "
+        f"{LEAST}, on {found.sequences} sequences of {found.length} random tokens that are read twice."
+    )
+    return Group(table(("role", "head", "attention", "95 %"), rows), Text(said))
 
 
 def run_tables(run: FeaturesResult) -> RenderableType:

@@ -1,0 +1,273 @@
+"""What every head does on text without meaning: random tokens, read twice over.
+
+In such text a head can only look back by place or by sameness of tokens, so each of these is seen alone: the token
+before, the same token before, the token after that one (induction), the first token, the token itself. A role is a
+habit on synthetic text; what the head does in a real prompt is another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from headwise import jsons
+from headwise.arguments import count
+from headwise.errors import HeadwiseError
+from headwise.files import write_json
+from headwise.frames import frame
+from headwise.intervals import mean_interval
+from headwise.model.loading.store import cache_folder
+from headwise.randomness import keyed
+from headwise.tokens import NoTokenizer
+from headwise.types import Estimate, Head, HeadLike
+from headwise.validation import Row, Sha256, Shape, check
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from headwise.model.model import Model
+
+Role = Literal["previous token", "duplicate token", "induction", "first token", "self"]
+ROLES: tuple[Role, ...] = ("previous token", "duplicate token", "induction", "first token", "self")
+LEAST = 0.4
+"""A head has a role if the interval of its mean attention there lies above this: two roles at most."""
+SEQUENCES = 16
+LENGTH = 24
+"""Tokens that are read twice: far enough apart that the same token is not the one before."""
+SCHEMA = 1
+AGAIN = "measure the roles again"
+
+
+@dataclass(frozen=True)
+class HeadRole:
+    """One head's mean attention to each of the five places, from the second reading of every sequence."""
+
+    head: Head
+    attention: Mapping[Role, Estimate]
+
+    @property
+    def role(self) -> Role | None:
+        """The role that it has most clearly; None where no interval lies above ``LEAST``."""
+        clear: list[Role] = [role for role in ROLES if self.attention[role].low > LEAST]
+        return max(clear, key=lambda role: self.attention[role].mean, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        found = {role.replace(" ", "_"): self.attention[role].to_json() for role in ROLES}
+        return {"head": str(self.head), "role": self.role, **found}
+
+
+@dataclass(frozen=True, eq=False)
+class HeadRoles:
+    """The roles of all heads of one model."""
+
+    model: str
+    weight_hash: str
+    sequences: int
+    length: int
+    seed: int
+    heads: tuple[HeadRole, ...]
+
+    def of(self, head: HeadLike) -> Role | None:
+        """The role of a head, if it has one."""
+        wanted = Head.parse(head)
+        found = next((one for one in self.heads if one.head == wanted), None)
+        if found is None:
+            raise HeadwiseError(f"{wanted} is not a head of {self.model!r}, whose roles these are")
+        return found.role
+
+    def with_role(self, role: Role) -> list[HeadRole]:
+        """The heads of one role, the clearest first."""
+        if role not in ROLES:
+            raise HeadwiseError(f"{role!r} is not a role: choose one of {', '.join(ROLES)}")
+        found = [one for one in self.heads if one.role == role]
+        return sorted(found, key=lambda one: -one.attention[role].mean)
+
+    def to_json(self) -> dict[str, Any]:
+        """One document: the settings, and per head its role and the five means with their intervals."""
+        return {
+            "schema": SCHEMA,
+            "kind": "headwise-roles",
+            "model": {"name": self.model, "weight_hash": self.weight_hash},
+            "sequences": self.sequences,
+            "length": self.length,
+            "seed": self.seed,
+            "heads": [one.to_json() for one in self.heads],
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the document as JSON."""
+        write_json(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path, model: Model | None = None) -> HeadRoles:
+        """Read roles; with ``model``, those of another model are refused."""
+        where = f"the roles {str(path)!r}"
+        data = jsons.read(path, "roles of heads", "give a file that HeadRoles.save wrote")
+        read = check(_RolesShape, data, where, AGAIN)
+        if model is not None:
+            model.require(read.model.weight_hash, where, of=read.model.name, do=AGAIN)
+        heads = tuple(
+            HeadRole(
+                Head.parse(one.head),
+                {role: getattr(one, role.replace(" ", "_")).estimate for role in ROLES},
+            )
+            for one in read.heads
+        )
+        return cls(read.model.name, read.model.weight_hash, read.sequences, read.length, read.seed, heads)
+
+    def to_pandas(self) -> DataFrame:
+        """One row per head: its role and its mean attention to each place."""
+        means = [{role: one.attention[role].mean for role in ROLES} for one in self.heads]
+        rows = [
+            {"head": str(one.head), "role": one.role, **mean}
+            for one, mean in zip(self.heads, means, strict=True)
+        ]
+        return frame(rows, ["head", "role", *ROLES])
+
+    def _repr_html_(self) -> str:
+        from headwise.show.notebook import head_roles
+
+        return head_roles(self)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{len(self.with_role(role))} {role}" for role in ROLES)
+        return f"HeadRoles({self.model!r}: {len(self.heads)} heads, of them {counts})"
+
+
+def head_roles(
+    model: Model,
+    *,
+    sequences: int = SEQUENCES,
+    length: int = LENGTH,
+    seed: int = 0,
+    keep: bool = True,
+) -> HeadRoles:
+    """Measure what every head does on random tokens that are read twice, in one batch of passes.
+
+    A head has a role if the 95 % interval of its mean attention to that place, over sequences, lies above 0.4.
+
+    Parameters
+    ----------
+    model:
+        A loaded model.
+    sequences:
+        How many sequences of random tokens.
+    length:
+        How many tokens are repeated.
+    seed:
+        The seed of everything random.
+    keep:
+        Whether to keep the result beside the models, and to take it from there the next time.
+
+    Returns
+    -------
+    HeadRoles
+        Per head its role, if it has one, and its mean attention to each of five places.
+    """
+    sequences = count(sequences, "sequences", "is too few for an interval", least=4)
+    length = count(length, "length", "is too short to tell the places apart", least=4)
+    words = ordinary_tokens(model)
+    if len(words) < length or (model.context is not None and 2 * length > model.context):
+        room = min(len(words), len(words) if model.context is None else model.context // 2)
+        raise HeadwiseError(f"length={length} is too long for {model.name!r}: give at most {room}")
+    file = cache_folder() / "roles" / f"{model.weight_hash[:16]}-{sequences}-{length}-{seed}.json"
+    if keep and file.is_file():
+        try:
+            return HeadRoles.load(file, model)
+        except HeadwiseError:
+            pass  # damaged, or of an earlier version: measured again
+    found = _measured(model, words, sequences, length, seed)
+    if keep:
+        found.save(file)
+    return found
+
+
+def ordinary_tokens(model: Model) -> list[int]:
+    """Token ids that occur in text: all but those that control it."""
+    special: set[int] = set()
+    if not isinstance(model.tokenizer, NoTokenizer):
+        special = {int(token) for token in getattr(model.tokenizer, "all_special_ids", ())}
+        known = min(model.vocabulary, len(model.tokenizer))
+        return [token for token in range(known) if token not in special]
+    return list(range(model.vocabulary))
+
+
+def _measured(model: Model, words: list[int], sequences: int, length: int, seed: int) -> HeadRoles:
+    choices = torch.tensor(words)
+    prompts = []
+    for number in range(sequences):
+        order = torch.randperm(len(words), generator=keyed(seed, "roles", number))[:length]
+        prompts.append([*choices[order].tolist()] * 2)
+    # not the second reading of the first token, for which the same token is the first one
+    rows = list(range(length + 1, 2 * length))
+    seen = torch.zeros(sequences, len(model.heads), len(ROLES), dtype=torch.float64)
+    for indices, got in model.stream_capture(prompts, queries=rows, want=("pattern",), batch_size=4):
+        seen[indices] = _places(got.pattern.double().cpu(), rows, length)
+    mean, low, high = mean_interval(seen, seed, "roles")
+    heads = tuple(
+        HeadRole(
+            head,
+            {
+                role: Estimate(
+                    float(mean[h, r]), float(low[h, r]), float(high[h, r]), n=sequences, clusters=sequences
+                )
+                for r, role in enumerate(ROLES)
+            },
+        )
+        for h, head in enumerate(model.heads)
+    )
+    return HeadRoles(model.name, model.weight_hash, sequences, length, seed, heads)
+
+
+def _places(pattern: Tensor, rows: list[int], length: int) -> Tensor:
+    """Mean attention [prompts, heads, roles] of patterns [prompts, heads, rows, columns]."""
+    at = torch.tensor(rows)
+    row = torch.arange(len(rows))
+    columns = (at - 1, at - length, at - length + 1, torch.zeros_like(at), at)
+    return torch.stack([pattern[:, :, row, column].mean(-1) for column in columns], -1)
+
+
+# --- the shape of a file ---
+
+
+class _EstimateShape(Shape):
+    mean: float
+    ci: Row[float]
+    n: int
+    clusters: int
+
+    @property
+    def estimate(self) -> Estimate:
+        low, high = self.ci
+        return Estimate(self.mean, low, high, n=self.n, clusters=self.clusters)
+
+
+class _HeadShape(Shape):
+    head: str
+    role: Role | None
+    previous_token: _EstimateShape
+    duplicate_token: _EstimateShape
+    induction: _EstimateShape
+    first_token: _EstimateShape
+    self: _EstimateShape
+
+
+class _MeasuredModel(Shape):
+    name: str
+    weight_hash: Sha256
+
+
+class _RolesShape(Shape):
+    schema_: Literal[1] = Field(alias="schema")
+    kind: Literal["headwise-roles"]
+    model: _MeasuredModel
+    sequences: int
+    length: int
+    seed: int
+    heads: Row[_HeadShape]

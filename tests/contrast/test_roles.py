@@ -1,0 +1,98 @@
+"""Roles of heads: planted ones are found, files come back, the real model's known heads have their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import tiny
+
+import headwise
+from headwise.contrast import roles as module
+from headwise.contrast.roles import LEAST, ROLES, HeadRoles, _places, head_roles
+from headwise.model.model import Model
+from headwise.types import Head
+
+
+def planted(role: int, length: int) -> tuple[torch.Tensor, list[int]]:
+    """Patterns of two sequences, two heads: one looks where the role says, the other everywhere alike."""
+    rows = list(range(length + 1, 2 * length))
+    pattern = torch.zeros(2, 2, len(rows), 2 * length)
+    for place, row in enumerate(rows):
+        where = (row - 1, row - length, row - length + 1, 0, row)[role]
+        pattern[:, 0, place, where] = 0.9
+        pattern[:, 1, place, : row + 1] = 1 / (row + 1)
+    return pattern, rows
+
+
+@pytest.mark.parametrize("role", range(len(ROLES)))
+def test_each_place_is_told_from_the_others(role: int) -> None:
+    pattern, rows = planted(role, 12)
+    found = _places(pattern, rows, 12)
+    assert found[:, 0].argmax(-1).tolist() == [role, role]
+    assert found[0, 0].tolist() == pytest.approx([0.9 if i == role else 0.0 for i in range(5)])
+    assert (found[:, 1] < 0.1).all()
+
+
+def test_means_are_those_of_the_captured_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("llama", torch.float64)
+    asked: list[list[int]] = []
+    inner = model.stream_capture
+
+    def seen(prompts: list[list[int]], **request: object) -> object:
+        asked.extend(prompts)
+        return inner(prompts, **request)
+
+    monkeypatch.setattr(model, "stream_capture", seen)
+    found = head_roles(model, sequences=5, length=7, keep=False)
+    assert len(asked) == 5 and all(ids[:7] == ids[7:] and len(set(ids)) == 7 for ids in asked)
+    pattern = model.capture(asked, heads="L2H1", want="pattern").pattern[:, 0]
+    slow = torch.stack([pattern[:, row, row - 6] for row in range(8, 14)]).mean()
+    one = next(one for one in found.heads if one.head == Head(2, 1))
+    assert one.attention["induction"].mean == pytest.approx(float(slow))
+    assert one.attention["induction"].low <= float(slow) <= one.attention["induction"].high
+    for one in found.heads:
+        clear = [role for role in ROLES if one.attention[role].low > LEAST]
+        assert one.role in clear if clear else one.role is None
+    again = head_roles(model, sequences=5, length=7, keep=False)
+    assert again.to_json() == found.to_json()
+
+
+def test_roles_are_kept_and_belong_to_their_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path))
+    model = tiny("gpt2")
+    found = head_roles(model, sequences=4, length=6)
+    monkeypatch.setattr(module, "_measured", None)
+    assert head_roles(model, sequences=4, length=6).to_json() == found.to_json()
+    path = tmp_path / "roles.json"
+    found.save(path)
+    assert HeadRoles.load(path, model).to_json() == found.to_json()
+    assert list(found.to_pandas().columns) == ["head", "role", *ROLES]
+    assert "16 heads" in repr(found) and "<table" in found._repr_html_()
+    with pytest.raises(headwise.HeadwiseError, match="not of 'tiny-opt'"):
+        HeadRoles.load(path, tiny("opt"))
+    path.write_text(path.read_text().replace('"length": 6', '"length": "six"'))
+    with pytest.raises(headwise.HeadwiseError, match="length is 'six', not a whole number"):
+        HeadRoles.load(path)
+
+
+def test_what_does_not_fit_is_one_line() -> None:
+    model = tiny("llama")
+    for request, message in (
+        ({"sequences": 3}, "sequences=3 is too few for an interval: give 4 or more"),
+        ({"length": 3}, "length=3 is too short to tell the places apart: give 4 or more"),
+        ({"length": 33}, "length=33 is too long for 'tiny-llama': give at most 32"),
+    ):
+        with pytest.raises(headwise.HeadwiseError, match=message):
+            head_roles(model, keep=False, **request)
+    with pytest.raises(headwise.HeadwiseError, match="L9H0 is not a head of 'tiny-llama'"):
+        head_roles(model, sequences=4, length=5, keep=False).of("L9H0")
+
+
+@pytest.mark.real
+def test_heads_that_are_known_have_their_roles(smollm2: Model) -> None:
+    found = head_roles(smollm2, keep=False)
+    assert found.of("L18H6") == "induction"
+    assert found.of("L11H1") == "previous token"
+    assert found.of("L14H3") == "duplicate token"
