@@ -15,7 +15,6 @@ from tiny import prompts_of, tiny
 import headwise
 from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.show.circuits.page import circuit_page
-from headwise.show.kit.page import mounted
 
 pytestmark = browsed
 OPENING = 30
@@ -90,12 +89,12 @@ def test_it_opens_at_the_answer_and_grows_on_request(show: Opener, large: Circui
 
 
 def test_a_small_circuit_is_drawn_whole(page: Any, circuit: Circuit) -> None:
-    assert drawn(page) == min(OPENING, len(circuit.edges))
-    if len(circuit.edges) > OPENING:
-        while page.locator("button.more:not([disabled])").count():
-            page.click("button.more")
-    assert drawn(page) == len(circuit.edges)
-    assert page.locator("g.node").count() == len({end for e in circuit.edges for end in (e.source, e.target)})
+    every = (*circuit.edges, *circuit.accounts)
+    assert drawn(page) == min(OPENING, len(every))
+    while page.locator("button.more:not([disabled])").count():
+        page.click("button.more")
+    assert drawn(page) == len(every)
+    assert page.locator("g.node").count() == len({end for e in every for end in (e.source, e.target)})
 
 
 def test_every_head_says_what_it_reads(show: Opener, large: Circuit) -> None:
@@ -110,21 +109,16 @@ def test_every_head_says_what_it_reads(show: Opener, large: Circuit) -> None:
 
 
 def test_accounts_through_mlps_are_drawn_apart_from_causes(show: Opener, circuit: Circuit) -> None:
-    document = circuit.to_json()
-    mlp = next(n for n in document["nodes"] if n["kind"] == "mlp" and n["layer"] > 0)
-    below = next(
-        n for n in document["nodes"] if n["query"] == mlp["query"] and -1 <= n["layer"] < mlp["layer"]
-    )
-    account = {"source": below["id"], "target": mlp["id"], "side": "query", "weight": 0.2, "channels": []}
-    document["edges"].append({**account, "strengths": [], "kind": "account"})
-    page = show(mounted("t", document, ""))
+    assert len(circuit.accounts) > 0
+    page = show(circuit_page(circuit))
+    assert f"{len(circuit.accounts)} account" in page.inner_text("header")
     while page.locator("button.more:not([disabled])").count():
         page.click("button.more")
-    assert page.locator(".picture path.edge.account").count() == 1
+    accounts = page.locator(".picture path.edge.account")
+    assert accounts.count() == len(circuit.accounts)
     looks = "(e) => { const s = getComputedStyle(e); return [s.stroke, s.strokeDasharray].join(' ') }"
-    account_look = page.locator(".picture path.edge.account").evaluate(looks)
     others = page.locator(".picture path.edge:not(.account)").evaluate_all(f"all => all.map({looks})")
-    assert account_look not in others
+    assert len(others) == len(circuit.edges) and accounts.first.evaluate(looks) not in others
     assert "account through an MLP" in page.locator(".legend").inner_text()
     page.click(".howto summary")
     assert "not an experiment" in page.inner_text(".howto")
@@ -219,7 +213,9 @@ def test_dark_print_and_narrow(show: Opener, circuit: Circuit, tmp_path: Path) -
 
 
 def test_an_empty_circuit_says_so(show: Opener, circuit: Circuit) -> None:
-    page = show(circuit_page(replace(circuit, nodes=(), edges=(), notes=("no head carries the answer",))))
+    page = show(
+        circuit_page(replace(circuit, nodes=(), edges=(), accounts=(), notes=("no head carries the answer",)))
+    )
     assert "nothing to draw" in page.inner_text(".empty")
     assert "no head carries the answer" in page.inner_text(".note")
 

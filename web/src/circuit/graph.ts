@@ -103,8 +103,11 @@ export const opening = (graph: Graph, most: number): Set<string> => {
   const frontier = new Map<string, number>();
   const reach = (id: string, count: number) => {
     const list = incoming.get(id) ?? [];
-    const total = list.reduce((a, e) => a + Math.abs(e.weight), 0) || 1;
-    for (const edge of list) frontier.set(edge.id, (count * Math.abs(edge.weight)) / total);
+    for (const unit of ['attention', 'answer'] as const) {
+      const same = list.filter((e) => e.unit === unit);
+      const total = same.reduce((a, e) => a + Math.abs(e.weight), 0) || 1;
+      for (const edge of same) frontier.set(edge.id, (count * Math.abs(edge.weight)) / total);
+    }
   };
   const byId = new Map(graph.edges.map((e) => [e.id, e]));
   for (const [id, count] of counts) reach(id, count);

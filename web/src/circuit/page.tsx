@@ -8,7 +8,7 @@ import { isolated, plural, readable, visible } from '../text';
 import type { CircuitDocument } from './document';
 import { Edges } from './edges';
 import type { GraphNode, Grouping, Line } from './graph';
-import { graphOf, grouped, opening, part } from './graph';
+import { graphOf, grouped, kindOf, opening, part } from './graph';
 import { LineKey, Picture, useName } from './picture';
 
 export const OPENING = 30;
@@ -34,6 +34,7 @@ export const CircuitPage = ({ data, host }: { data: CircuitDocument; host: Host 
 
 const Head = ({ data }: { data: CircuitDocument }) => {
   const heads = data.nodes.filter((n) => n.kind === 'head').length;
+  const accounts = data.edges.filter((e) => kindOf(e) === 'account').length;
   const rest = [data.top !== null && data.top !== undefined && data.top !== data.answer ? `most likely: ${quotedText(data.top)}` : '', data.difference === null || data.difference === undefined ? '' : `lead ${signed(data.difference)}`];
   return (
     <header>
@@ -43,7 +44,7 @@ const Head = ({ data }: { data: CircuitDocument }) => {
         {data.wrong === null ? '' : ` and not ${quotedText(data.wrong)}`}?
       </h1>
       <p class="lead">{readable(data.prompt ?? data.tokens.join(''))}</p>
-      <p class="soft">{[`${plural(heads, 'reading')} by heads, ${plural(data.nodes.length, 'node')}, ${plural(data.edges.length, 'edge')}`, ...rest].filter(Boolean).join(' · ')}</p>
+      <p class="soft">{[`${plural(heads, 'reading')} by heads, ${plural(data.nodes.length, 'node')}, ${plural(data.edges.length - accounts, 'edge')}${accounts ? `, ${plural(accounts, 'account')} through MLPs` : ''}`, ...rest].filter(Boolean).join(' · ')}</p>
       {data.notes.map((line) => (
         <p class="note">{readable(String(line))}</p>
       ))}

@@ -4,7 +4,6 @@ import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useTip } from '../kit/tip';
 import { Tokens } from '../kit/tokens';
 import { number } from '../numbers';
-import type { Unit } from './document';
 import type { Graph, GraphEdge, GraphNode, Grouping, Line } from './graph';
 import { quoted, roots } from './graph';
 import type { Placed } from './layout';
@@ -12,6 +11,8 @@ import { course, layout } from './layout';
 
 export const LINES: Record<Line, string> = { query: 'query side', key: 'key side', account: 'account through an MLP', answer: 'share of the answer' };
 const MEANING: Record<Line, string> = { query: 'query side, attention taken', key: 'key side, attention taken', account: 'account through an MLP (not causal),', answer: 'share of the answer' };
+
+const scaleOf = (e: GraphEdge): string => `${e.line === 'account'} ${e.unit}`;
 
 /** A drawing that is a little too wide is drawn smaller; one that is much too wide scrolls. */
 const SMALLEST = 0.8;
@@ -61,8 +62,10 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
   const mine = (e: GraphEdge) => e.source === centre || e.target === centre;
   const near = useMemo(() => new Set(centre === null ? [] : [centre, ...graph.edges.filter(mine).flatMap((e) => [e.source, e.target])]), [centre, graph]);
   const most = useMemo(() => {
-    const heaviest = (unit: Unit) => Math.max(1e-9, ...graph.edges.filter((e) => e.unit === unit).map((e) => Math.abs(e.weight)));
-    return { attention: heaviest('attention'), answer: heaviest('answer') };
+    // An account sums over all that read the MLP, so it may be far heavier than any cause: a scale for each.
+    const made = new Map<string, number>();
+    for (const e of graph.edges) made.set(scaleOf(e), Math.max(1e-9, made.get(scaleOf(e)) ?? 0, Math.abs(e.weight)));
+    return made;
   }, [graph]);
   const says = { ...MEANING, ...meaning };
 
@@ -120,7 +123,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
             const [from, to] = [plan.placed.get(e.source), plan.placed.get(e.target)];
             if (!from || !to) return null;
             const state = centre === null ? '' : mine(e) ? 'hot' : 'dim';
-            const thick = 1.2 + 6 * Math.sqrt(Math.abs(e.weight) / most[e.unit]);
+            const thick = 1.2 + 6 * Math.sqrt(Math.abs(e.weight) / (most.get(scaleOf(e)) ?? 1));
             const words = edgeText(e);
             return <path key={e.id} class={`edge ${e.line} ${state}`} d={course(from, to, plan, by, e.line)} stroke-width={thick.toFixed(2)} onPointerMove={(event) => tip.at(event, words)} onPointerLeave={tip.quiet} />;
           })}
