@@ -172,7 +172,7 @@ def interventions(records: Sequence[dict[str, Any]]) -> go.Figure:
     rows = -(-len(records) // columns)
     titles = [", ".join(f"r{j + 1}={r[f'r{j + 1}']}" for j in range(len(r["rank99"]))) for r in records]
     figure = make_subplots(
-        rows, columns, subplot_titles=titles, shared_yaxes=True, vertical_spacing=0.36 / rows
+        rows, columns, subplot_titles=titles, shared_yaxes=True, vertical_spacing=0.42 / rows
     )
     for i, record in enumerate(records):
         where = i // columns + 1, i % columns + 1
@@ -201,7 +201,7 @@ def interventions(records: Sequence[dict[str, Any]]) -> go.Figure:
     figure.update_xaxes(tickangle=-35, showgrid=False)
     return styled(
         figure,
-        height=120 + 270 * rows,
+        height=120 + 290 * rows,
         barmode="group",
         legend={"orientation": "h", "y": 1.12 if rows == 1 else 1.05, "x": 0},
         margin={"l": 50, "r": 24, "t": 80, "b": 70},
