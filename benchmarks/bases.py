@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -67,7 +68,10 @@ def held_out(
     """Attended cells, the same number per head and spread over the texts."""
     found: dict[Head, list[Held]] = {head: [] for head in heads}
     ups: dict[int, PromptWrites] = {}
-    for number, text in enumerate(corpus.texts):
+    # Kinds of text in turns, so that every head has cells of each.
+    by_kind = [[i for i, kind in enumerate(corpus.kinds) if kind == one] for one in sorted(set(corpus.kinds))]
+    for number in (i for some in zip_longest(*by_kind) for i in some if i is not None):
+        text = corpus.texts[number]
         ids = model.token_ids(text)[0][:TOKENS]
         if len(ids) < 8:
             continue

@@ -39,6 +39,10 @@ def main() -> None:
     parser.add_argument("--traced", type=int, default=5)
     given = parser.parse_args()
     model = headwise.load()
+
+    def token(text: str) -> int:
+        return answer_token(model.tokenizer, text, "answer", vocabulary=model.vocabulary)
+
     tasks: dict[str, list[tuple[str, int, int | None]]] = {
         name: [
             (one.prompt, one.answer_id, one.wrong_id)
@@ -48,12 +52,8 @@ def main() -> None:
     }
     for number in ("singular", "plural"):
         tasks[f"agreement, {number} subject"] = [
-            (
-                text,
-                *(answer_token(model.tokenizer, one, "answer", vocabulary=model.vocabulary) for one in pair),
-            )
-            for text, *pair in agreement(number, given.prompts)
-        ]  # pyright: ignore[reportArgumentType]
+            (text, token(right), token(wrong)) for text, right, wrong in agreement(number, given.prompts)
+        ]
     print(
         "| task | preferred | with a circuit, before | after | head seeds, before | after | edges, before | after |"
     )

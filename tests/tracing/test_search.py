@@ -241,3 +241,41 @@ def test_maps_are_composed_once_and_only_the_last_ones_kept() -> None:
             for dtype in (torch.float32, torch.float64):
                 side_maps(model, layer, side, dtype)
     assert side_maps(model, 0, "query", torch.float64) is not first
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_leaving_out_what_cannot_be_among_the_best_gives_the_same_sets(
+    variant: str, published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny(variant, torch.float64)
+    rules = Rules.published() if published else Rules()
+    monkeypatch.setattr("headwise.tracing.candidates.FIRST", 3)
+    for layer in LAYERS:
+        _, whole = _searched(model, rules, layer)
+        monkeypatch.setattr(search_module, "PRUNED", 0)
+        _, pruned = _searched(model, rules, layer)
+        monkeypatch.undo()
+        monkeypatch.setattr("headwise.tracing.candidates.FIRST", 3)
+        assert whole
+        for one, other in zip(whole, pruned, strict=True):
+            for side in ("query", "key"):
+                assert other[side].signals == one[side].signals
+                assert _drops(other[side]) == pytest.approx(_drops(one[side]), abs=1e-9)
+                assert other[side].completeness == pytest.approx(one[side].completeness, abs=1e-8)
+
+
+def test_bounds_leave_most_components_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pruning is for: in a prompt of some length few components are multiplied out."""
+    from headwise.tracing.candidates import LikelyCandidates
+
+    model = tiny("llama")
+    up = PromptWrites(model.split(prompts_of(60)), 0)
+    monkeypatch.setattr(search_module, "PRUNED", 0)
+    monkeypatch.setattr("headwise.tracing.candidates.FIRST", 16)
+    firings = _firings(up, 3, Rules())[:4]
+    shared = LayerSearch(up.bases, 3, Rules(), up.dtype)
+    chunk = search_module.LayerChunk(shared, up, firings[:1])
+    side = search_module.QuerySide(chunk)
+    candidates = LikelyCandidates(chunk, side)
+    candidates.top(torch.tensor([0]), 8)
+    assert len(candidates._known[0][0]) < side.n_carried / 2

@@ -9,15 +9,17 @@ keys are only built for the few candidates that this asks for (docs/method/traci
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from headwise.bases.basis import turned_maps
+from headwise.tracing.candidates import Best, EveryCandidate, LikelyCandidates
 from headwise.tracing.causes import (
     Rows,
     Rule,
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 
 LEAST_ATTENTION = 0.05
 """A trace asks about no attention below this: 2.5 / keys alone would be 0.004 in a text of 600 tokens."""
+PRUNED = 96
+"""From this many tokens on, only candidates that can be among the best are multiplied out."""
+LONG_FIRINGS = 16
+"""Firings of one head that are searched at a time in a long prompt."""
 CHUNK_BYTES = 1 << 25
 """Component vectors held at a time."""
 Gradient = Callable[..., Tensor]
@@ -195,13 +201,29 @@ class LayerSearch:
         # Firings of one head next to one another share its projections.
         order = sorted(range(len(firings)), key=lambda i: firings[i].head.index)
         results: dict[int, dict[Side, SideSignals]] = {}
-        for start in range(0, len(order), step):
-            chosen = order[start : start + step]
+        for chosen in _by_head(firings, order) if is_long(up) else _parts(order, step):
             chunk = LayerChunk(self, up, [firings[i] for i in chosen])
             found = [chunk.search(side) for side in self.rules.sides]
             for place, i in enumerate(chosen):
                 results[i] = {side: found[n][place] for n, side in enumerate(self.rules.sides)}
         return [results[i] for i in range(len(firings))]
+
+
+def is_long(up: PromptWrites) -> bool:
+    """Whether only likely candidates are multiplied out; in a short prompt finding them costs more than it saves."""
+    return up.tokens > PRUNED
+
+
+def _parts(order: Sequence[int], step: int) -> Iterator[list[int]]:
+    """The same numbers, some at a time."""
+    for start in range(0, len(order), step):
+        yield list(order[start : start + step])
+
+
+def _by_head(firings: Sequence[Cell], order: Sequence[int]) -> Iterator[list[int]]:
+    """Firings of one head at a time: their projections fit into memory, and patterns are rebuilt once for all."""
+    for _, some in groupby(order, key=lambda i: firings[i].head.index):
+        yield from _parts(list(some), LONG_FIRINGS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,18 +301,13 @@ class LayerChunk:
     def search(self, which: Side) -> list[SideSignals]:
         """The signals of one side of every firing."""
         side = QuerySide(self) if which == "query" else KeySide(self)
-        scores = side.attributions()  # [f, N, channels]
-        completeness = scores.sum(2).double().sum(1) - (self.attention - 1 / self.n_visible.double())
+        candidates = (LikelyCandidates if is_long(self.up) else EveryCandidate)(self, side)
+        completeness = candidates.totals - (self.attention - 1 / self.n_visible.double())
         results: dict[int, SideSignals] = {}
-        # A token after the query can have been read by nobody: not a candidate.
-        future = torch.zeros(scores.shape[:2], dtype=torch.bool, device=scores.device)
-        by_token = future[:, : self.up.n_carried(self.layer)].view(len(self.firings), -1, self.T)
-        by_token[:] = (torch.arange(self.T, device=self.d.device) > self.d[:, None])[:, None]
-        best = scores.amax(2).masked_fill_(future, float("-inf"))
-        limit = min(self.shared.rules.max_signals, scores[0].numel())
-        m, open_ = min(32, limit), torch.arange(len(self.firings), device=scores.device)
+        limit = min(self.shared.rules.max_signals, candidates.number)
+        m, open_ = min(32, limit), torch.arange(len(self.firings), device=self.d.device)
         while len(open_):
-            tried = self._try(side, open_, m, scores, best, future)
+            tried = self._try(side, open_, candidates.top(open_, m))
             done = (tried.count > 0) | (m == limit)
             ready = done.nonzero()[:, 0]
             if len(ready):
@@ -319,16 +336,9 @@ class LayerChunk:
             mlps.setdefault(i, []).append((one.signal.writer.layer, vector))
         return [replace(signals, mlps=tuple(mlps.get(i, ()))) for i, signals in enumerate(found)]
 
-    def _try(
-        self, side: QuerySide | KeySide, of: Tensor, m: int, scores: Tensor, best: Tensor, future: Tensor
-    ) -> _Tried:
-        """Take the m best candidates of some firings away, one after the other."""
-        # The m best candidates lie among the m components of largest best score.
-        top = best[of].topk(min(m, best.shape[1]), 1).indices
-        among = scores[of[:, None], top].masked_fill_(future[of[:, None], top][..., None], float("-inf"))
-        value, flat = among.flatten(1).topk(m, 1)
-        component = top.gather(1, flat // scores.shape[2])
-        channel = flat % scores.shape[2]
+    def _try(self, side: QuerySide | KeySide, of: Tensor, best: Best) -> _Tried:
+        """Take the best candidates of some firings away, one after the other."""
+        value, component, channel = best
         candidates, strength = side.rows(of, component, channel)
         rows = Rows(self.logits[of], self.visible[of], self.s[of], self.tau[of], self.cap, candidates)
         return _Tried(of, rows, first_below(rows), component, channel, strength, value)

@@ -16,6 +16,7 @@ no rotated vector is built that can be avoided (docs/method/tracing.md §3). f f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,12 +29,18 @@ if TYPE_CHECKING:
     from headwise.tracing.search import LayerChunk
 
 
+SLICE = 128
+"""Columns of patterns that are rebuilt at a time."""
+
+
 class _SearchedSide(ABC):
     """One side of a chunk of firings: component vectors, how channels read them, rows of single candidates."""
 
     def __init__(self, chunk: LayerChunk, side: Side, where: Tensor) -> None:
         """``where`` [f] is the query or key head of each firing."""
         self.chunk, self.where = chunk, where
+        self.y: Tensor | None = None
+        """[f, N, w], once every component's vector is made."""
         up, layer = chunk.up, chunk.layer
         self.n_carried, self.n_static = up.n_carried(layer), up.n_static(layer)
         scalars = up.stream.scalars(layer, side)
@@ -48,8 +55,26 @@ class _SearchedSide(ABC):
     def attributions(self) -> Tensor:
         """What every candidate brings to its firing's attention: [f, N, channels]."""
         self.y = self.vectors()
+        reading, weight = self.prepare()
+        return self.y @ (reading * weight[:, None]).to(self.y.dtype)
+
+    @property
+    def n_others(self) -> int:
+        """Components that are not heads: embedding, biases, MLPs, and the offset, where there is one."""
+        return self.n_static + (self.offset is not None)
+
+    def prepare(self) -> tuple[Tensor, Tensor]:
+        """:meth:`reading`, without any component's vector: those are made by :meth:`vectors_of`."""
         self.read_by, weight = self.reading()
-        return self.y @ (self.read_by * weight[:, None]).to(self.y.dtype)
+        return self.read_by, weight
+
+    @abstractmethod
+    def carried_lengths(self) -> Tensor:
+        """‖y_c‖, or more, of what heads carried from single tokens: [f, heads below · T]."""
+
+    @abstractmethod
+    def vectors_of(self, firing: int, component: Tensor) -> Tensor:
+        """y_c of some components [n] of one firing: [n, w]."""
 
     @abstractmethod
     def vectors(self) -> Tensor:
@@ -104,16 +129,39 @@ class QuerySide(_SearchedSide):
 
     def vectors(self) -> Tensor:
         chunk, up = self.chunk, self.chunk.up
-        distinct, where = chunk.d.unique(return_inverse=True)
-        weights = up.row_weights(chunk.layer, distinct)[where].reshape(len(chunk.firings), -1, 1)
         vectors = self._room()
         for i, u in enumerate(self.place.tolist()):
-            torch.mul(self.carried[u], weights[i], out=vectors[i, : self.n_carried])
+            torch.mul(self.carried[u], self._weights[i, :, None], out=vectors[i, : self.n_carried])
         static = up.static[: self.n_static, chunk.d].transpose(0, 1)
         vectors[:, self.n_carried : self.n_carried + self.n_static] = static @ self.matrices[self.place].mT
         if self.offset is not None:
             ratio = self._here(self.offset_scalar) / self._here(self.scalar)
             vectors[:, -1] = self.offset[self.where] * ratio[:, None].to(self.offset.dtype)
+        return vectors
+
+    @cached_property
+    def _weights(self) -> Tensor:
+        """What each firing's row multiplies every value below with: [f, heads below · T]."""
+        distinct, where = self.chunk.d.unique(return_inverse=True)
+        rows = self.chunk.up.row_weights(self.chunk.layer, distinct)
+        return rows[where].reshape(len(self.chunk.firings), -1)
+
+    def carried_lengths(self) -> Tensor:
+        return self.carried.norm(dim=-1)[self.place] * self._weights
+
+    def vectors_of(self, firing: int, component: Tensor) -> Tensor:
+        chunk, up, u = self.chunk, self.chunk.up, self.place[firing]
+        vectors = self.carried.new_empty(len(component), self.carried.shape[-1])
+        heads = component < self.n_carried
+        some = component[heads]
+        vectors[heads] = self.carried[u, some] * self._weights[firing, some, None]
+        static = (component >= self.n_carried) & (component < self.n_carried + self.n_static)
+        written = up.static[component[static] - self.n_carried, chunk.d[firing]]
+        vectors[static] = written @ self.matrices[u].mT
+        if self.offset is not None:
+            ratio = self._here(self.offset_scalar)[firing] / self._here(self.scalar)[firing]
+            own = self.offset[self.where[firing]] * ratio.to(self.offset.dtype)
+            vectors[component == self.n_carried + self.n_static] = own
         return vectors
 
     def reading(self) -> tuple[Tensor, Tensor]:
@@ -136,12 +184,17 @@ class QuerySide(_SearchedSide):
 
     def whole_vectors(self, component: Tensor) -> Tensor:
         chunk = self.chunk
+        assert self.y is not None
         vectors = self.y[:1, component, None].double() * self._here(self.scalar)[0]
         return _turned(None if chunk.rotary is None else chunk.rotary.at_positions(chunk.d[:1]), vectors)[0]
 
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         chunk = self.chunk
-        chosen = self.y[of[:, None], component].double()
+        pairs = zip(of.tolist(), component, strict=True)
+        if self.y is None:
+            chosen = torch.stack([self.vectors_of(i, some) for i, some in pairs]).double()
+        else:
+            chosen = self.y[of[:, None], component].double()
         along = self.read_by[of].mT.gather(1, channel[..., None].expand(-1, -1, chosen.shape[2]))
         coordinate = (chosen * along).sum(-1)
         b = chunk.b[of].mT.gather(1, channel[..., None].expand(-1, -1, chunk.T))
@@ -185,6 +238,39 @@ class KeySide(_SearchedSide):
             vectors[:, -1] = (off_weight[:, None] @ self.turned_offset)[:, 0]
         return vectors
 
+    def carried_lengths(self) -> Tensor:
+        chunk, up = self.chunk, self.chunk.up
+        size = (chunk.g * self.scalar).abs().to(up.dtype).mT  # [t, f]
+        if chunk.rotary is not None:
+            # A model may scale its rotation (YaRN).
+            scaled = (chunk.rotary.cos.square() + chunk.rotary.sin.square()).amax(-1)[0].sqrt().clamp(min=1.0)
+            size = size * scaled[:, None].to(size.dtype)
+        lengths = size.new_empty(len(chunk.firings), self.n_carried)
+        per_layer = up.n_heads * chunk.T
+        for low, high, pattern in up.blocks(chunk.layer):
+            sums = pattern.mT.reshape(-1, chunk.T) @ size
+            lengths[:, low * per_layer : high * per_layer] = sums.mT
+        return lengths * self.carried.norm(dim=-1)[self.place]
+
+    def vectors_of(self, firing: int, component: Tensor) -> Tensor:
+        chunk, up, u = self.chunk, self.chunk.up, self.place[firing]
+        vectors = self.carried.new_empty(len(component), self.carried.shape[-1])
+        weight = (chunk.g[firing] * self.scalar[firing])[None]
+        turns = Turns(chunk.rotary, weight)
+        heads = (component < self.n_carried).nonzero()[:, 0]
+        for some in heads.split(SLICE) if len(heads) else ():
+            index = component[some]
+            rest = index // chunk.T
+            columns = up.columns(rest // up.n_heads, rest % up.n_heads, index % chunk.T)  # [n, T]
+            vectors[some] = turns.of_columns(columns, self.carried[u, index])
+        static = (component >= self.n_carried) & (component < self.n_carried + self.n_static)
+        here = self.turned_static[u, component[static] - self.n_carried]
+        vectors[static] = torch.einsum("t,ntw->nw", weight[0].to(here.dtype), here)
+        if self.turned_offset is not None:
+            off = (chunk.g[firing] * self.offset_scalar[firing]).to(vectors.dtype)
+            vectors[component == self.n_carried + self.n_static] = off @ self.turned_offset[firing]
+        return vectors
+
     def reading(self) -> tuple[Tensor, Tensor]:
         return self.chunk.key_map.mT, self.chunk.a
 
@@ -226,7 +312,7 @@ class KeySide(_SearchedSide):
 
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         chunk, (o, m) = self.chunk, component.shape
-        width = self.y.shape[2]
+        width = self.carried.shape[-1]
         along = (
             chunk.key_map[of].gather(1, channel[..., None].expand(-1, -1, width)).flatten(0, 1)
         )  # [o·m, w]
@@ -302,6 +388,17 @@ class Turns:
             cos, sin = (x[0, :, : self.half].to(weight.dtype) for x in (rotary.cos, rotary.sin))
             columns += [weight.mT[..., None] * cos[:, None], weight.mT[..., None] * sin[:, None]]
         self.columns = torch.cat(columns, -1).view(tokens, -1)
+
+    def of_columns(self, columns: Tensor, carried: Tensor) -> Tensor:
+        """Single columns [n, T] of patterns and their projected values [n, w], for one firing: [n, w]."""
+        mix, half = (columns.to(self.columns.dtype) @ self.columns).to(carried.dtype), self.half
+        out = carried * mix[:, :1]
+        if half:
+            cos, sin = mix[:, 1 : 1 + half], mix[:, 1 + half :]
+            first, second = carried[:, :half], carried[:, half : 2 * half]
+            out[:, :half] = first * cos - second * sin
+            out[:, half : 2 * half] = second * cos + first * sin
+        return out
 
     def apply(self, pattern: Tensor, carried: Tensor, place: Tensor, out: Tensor) -> None:
         """Patterns [l, H, T, T] and projected values [u, l·H·T, w] into ``out`` [f, l·H·T, w]."""
