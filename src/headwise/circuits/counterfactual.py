@@ -20,6 +20,7 @@ from headwise.tracing.writes import PromptWrites, component_shares, signal_vecto
 from headwise.types import AnswerIds, Cell, Component, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:
+    from headwise.circuits.circuit import Circuit
     from headwise.model.model import Model
 
 KnownWrites = dict[tuple[Side, Component], Tensor]
@@ -275,3 +276,20 @@ def edited_attention(
             where = (copy, heads.index(cell.head), rows.index(cell.query), cell.key)
             result[i] = float(got.pattern[where])
     return result
+
+
+def verified(up: PromptWrites, circuit: Circuit) -> Circuit:
+    """The circuit with the edited pass of every counterfactual run."""
+    if not circuit.counterfactuals:
+        return circuit
+    removals = [
+        removal(up, circuit.node(c.target).cell, circuit.signals(c.target, c.side))
+        for c in circuit.counterfactuals
+    ]
+    edited = edited_attention(up.bases.model, circuit.token_ids, removals, start=circuit.start)
+    return replace(
+        circuit,
+        counterfactuals=tuple(
+            replace(c, edited=e) for c, e in zip(circuit.counterfactuals, edited, strict=True)
+        ),
+    )

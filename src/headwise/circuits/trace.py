@@ -14,7 +14,7 @@ from headwise.arguments import count, share
 from headwise.bases.basis import Bases
 from headwise.basis_names import BasisKind
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
-from headwise.circuits.counterfactual import edited_attention, removal
+from headwise.circuits.counterfactual import verified
 from headwise.errors import HeadwiseError
 from headwise.model.batch import by_length
 from headwise.model.stream import split
@@ -222,7 +222,7 @@ def trace(
             traced = trace_down(model, ups, [one.seeds if one.has_head else [] for one in begun], rules)
             for place, (i, up) in enumerate(zip(indices, ups, strict=True)):
                 circuit = _circuit(model, up, traced[place], begun[place], vectors=vectors)
-                circuit = _verified(up, circuit) if verify else circuit
+                circuit = verified(up, circuit) if verify else circuit
                 circuits[i] = replace(circuit, prompt=texts[i], mode=mode)
     seconds = (time.perf_counter() - started) / n
     done = [replace(circuits[i], seconds=round(seconds, 4)) for i in range(n)]
@@ -395,20 +395,3 @@ def _edges(
             vector = tuple((removed if side == "query" else removed[position]).tolist())
         edges.append(Edge(source, target, side, one.drop, one.signal.channels, one.strengths, vector))
     return edges
-
-
-def _verified(up: PromptWrites, circuit: Circuit) -> Circuit:
-    """Run the edited pass of every counterfactual."""
-    if not circuit.counterfactuals:
-        return circuit
-    removals = [
-        removal(up, circuit.node(c.target).cell, circuit.signals(c.target, c.side))
-        for c in circuit.counterfactuals
-    ]
-    edited = edited_attention(up.bases.model, circuit.token_ids, removals, start=circuit.start)
-    return replace(
-        circuit,
-        counterfactuals=tuple(
-            replace(c, edited=e) for c, e in zip(circuit.counterfactuals, edited, strict=True)
-        ),
-    )
