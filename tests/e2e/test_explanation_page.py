@@ -207,6 +207,18 @@ def test_proof_shows_prediction_edit_and_the_spread_of_controls(show: Opener, da
     assert page.locator(".chips .chip").all_inner_texts() == words
 
 
+def test_the_proof_is_drawn_by_the_yardstick_of_its_controls(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    label = "section.proof svg.dots >> nth=1"
+    said = page.get_attribute(label, "aria-label")
+    assert "log-probability" in said and "without the cause −0.72" in said
+    data["answer"]["measured_by"] = "lead"
+    page = show(page_of(data))
+    said = page.get_attribute(label, "aria-label")
+    assert "lead of" in said and "without the cause −2.40" in said
+    assert "lead of the answer" in page.inner_text("section.proof .verdict")
+
+
 def test_a_verdict_can_say_no(show: Opener, data: Document) -> None:
     for word, p in (("specific", 0.4), ("redundant", None), ("matters", 0.6)):
         data["verdict"][word] = {"said": False, "value": 0.05, "p": p}

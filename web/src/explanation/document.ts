@@ -108,7 +108,7 @@ export interface ExplanationDocument {
   key: number;
   attention: number;
   logit: number;
-  answer: { text: string; wrong: string; probability: number; lead: number; predicted: string };
+  answer: { text: string; wrong: string; probability: number; lead: number; predicted: string; measured_by: 'log_probability' | 'lead' };
   chosen_because: string;
   runners_up: readonly { head: string; query: number; key: number; score: number }[];
   notices: readonly string[];

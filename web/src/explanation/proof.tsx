@@ -67,7 +67,7 @@ export const words = (data: ExplanationDocument): Said[] => {
   const percent = (v: number | null) => `${Math.round(100 * (v ?? 0))} %`;
   const drop = `takes ${share(specific.value)} of the attention`;
   const others = data.proof.next?.writers.length === 1 ? 'the next-best writer alone takes' : 'the next-best writers alone take';
-  const change = `log-probability of the answer ${signed(matters.value)}`;
+  const change = `${data.answer.measured_by === 'lead' ? 'lead' : 'log-probability'} of the answer ${signed(matters.value)}`;
   const little = Math.abs(matters.value ?? 0) < LITTLE ? 'too little' : 'no more than random removals do';
   return [
     said(specific, ['good', 'specific', `${drop}; matched random removals rarely do as much${pText(specific.p)}`], ['bad', 'not specific', `${drop}; matched random removals do as much too often${pText(specific.p)}`]),
@@ -97,7 +97,9 @@ const Panels = ({ data }: { data: ExplanationDocument }) => {
     ...(next ? [{ name: 'without next-best', dot: next.outcome.attention, ring: next.after, from: before.attention, text: number(next.outcome.attention) }] : []),
     ...controls.map((one) => ({ name: control(one.name), spread: one.attention, text: spreadText(one.attention, 2) })),
   ];
-  const change = (outcome: Outcome) => outcome.log_probability - before.log_probability;
+  // The yardstick of the controls: the lead where a wrong answer was given, else the log-probability.
+  const by = data.answer.measured_by;
+  const change = (outcome: Outcome) => outcome[by] - before[by];
   const tested = controls.flatMap((one) => (one.answer === null ? [] : [{ name: one.name, spread: one.answer }]));
   const values = [change(after), ...(next ? [change(next.outcome)] : []), ...tested.flatMap((one) => [one.spread.low, one.spread.high])];
   const digits = Math.max(...values.map(Math.abs)) < 0.1 ? 4 : 2;
@@ -108,7 +110,8 @@ const Panels = ({ data }: { data: ExplanationDocument }) => {
   ];
   const [low, high] = [Math.min(0, ...values), Math.max(0, ...values)];
   const pad = 0.06 * (high - low || 1);
-  const title = `Change of the log-probability of ${isolated(short(visible(data.answer.text), 14))}`;
+  const [right, wrong] = [data.answer.text, data.answer.wrong].map((text) => isolated(short(visible(text), 14)));
+  const title = by === 'lead' ? `Change of the lead of ${right} over ${wrong}` : `Change of the log-probability of ${right}`;
   return (
     <figure>
       <figcaption>
