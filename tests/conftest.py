@@ -13,7 +13,7 @@ from pathlib import Path
 import half_precision  # noqa: F401  (first: it must act before torch is loaded)
 import pytest
 import torch
-from pace import few_variants_outside_the_model, first_is_quick
+from pace import few_variants_of_most_tests, first_is_quick
 from tiny import VARIANTS, tiny
 
 from headwise.model.model import Model
@@ -21,7 +21,7 @@ from headwise.model.model import Model
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    few_variants_outside_the_model(items)
+    few_variants_of_most_tests(items)
 
 
 _cached_tiny = lru_cache(maxsize=None)(tiny)

@@ -11,7 +11,10 @@ import pytest
 
 FEW = ("gpt2", "gpt_neox", "llama", "qwen3", "gemma2", "olmo2")
 """Tiny variants that differ most: in positions, norms, biases, groups, windows and caps."""
-_MODEL = Path(__file__).parent.parent / "model"
+_ALL = {
+    Path(__file__).parent.parent / "model" / f"test_{name}.py"
+    for name in ("capture", "check", "edits", "stream")
+}
 
 
 def first_is_quick(*values: Any) -> list[Any]:
@@ -24,12 +27,15 @@ def _slow(value: Any) -> Any:
     return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)
 
 
-def few_variants_outside_the_model(items: Iterable[pytest.Item]) -> None:
-    """The other rooms know architectures only through the model's room, where the quick check tries all of them."""
+def few_variants_of_most_tests(items: Iterable[pytest.Item]) -> None:
+    """The quick check tries all variants where the model's room meets them: capture, edit, split and check.
+
+    Everything else knows architectures only through that.
+    """
     tests: dict[Any, list[tuple[str, pytest.Item]]] = defaultdict(list)
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if "variant" in parameters and _MODEL not in item.path.parents:
+        if "variant" in parameters and item.path not in _ALL:
             tests[item.path, getattr(item, "originalname", None)].append((parameters["variant"], item))
     for variants in tests.values():
         if any(variant in FEW for variant, _ in variants):

@@ -22,6 +22,7 @@ def drawn(figure: Any) -> dict[str, Any]:
     return figure.to_dict()
 
 
+@pytest.mark.slow
 def test_nine_heads_of_thirteen_categories_fit_in_a_page_and_fold(study: FeaturesResult) -> None:
     page = features_report(study).html()
     assert len(page.encode()) < 2_000_000
@@ -59,6 +60,7 @@ def test_many_angles_are_a_matrix_and_few_are_lines(study: FeaturesResult) -> No
     assert {t["type"] for t in drawn(figures.angles(few, few.chosen[0]))["data"]} == {"scatter"}
 
 
+@pytest.mark.slow
 def test_a_rank_that_cannot_grow_is_not_drawn(study: FeaturesResult) -> None:
     assert figures.growing(study) == []
     assert "so\nthere is nothing to vary" in features_report(study).html()
