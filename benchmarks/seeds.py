@@ -19,8 +19,21 @@ from headwise.tracing.seeds import Seed, chosen_seeds, published_seeds
 from headwise.tracing.tracer import trace_down
 from headwise.tracing.writes import PromptWrites
 
-NOUNS = ("key", "dog", "book", "car", "girl", "teacher", "picture", "letter", "house", "farmer", "tree", "doctor",
-         "window", "song", "king")  # fmt: skip
+NOUNS = (
+    "key",
+    "dog",
+    "book",
+    "car",
+    "girl",
+    "teacher",
+    "letter",
+    "house",
+    "farmer",
+    "tree",
+    "doctor",
+    "song",
+    "king",
+)
 PLACES = ("on the table", "near the gardens", "behind the wall")
 
 
