@@ -84,8 +84,9 @@ def test_removing_the_signals_moves_attention_and_answer_far_more_than_controls(
     assert abs(effect.logit_change) > 10 * effect.control_logit_change
     assert effect.cosine > 0.98
     whole = faithfulness(smollm2, circuit, draws=6)
-    assert whole.destroyed > 0.5
-    assert abs(1 - mean(whole.random_inside_ablated) / whole.clean) < 0.1
+    assert whole.destroyed > 1
+    # Seventy random firings weigh something, too, but not a fifth of it.
+    assert abs(1 - mean(whole.random_inside_ablated) / whole.clean) < whole.destroyed / 5
 
 
 @pytest.mark.real
@@ -157,8 +158,9 @@ def test_the_parts_of_an_explanation_in_full(command: Command) -> None:
         value = float(row.split()[-1])
         assert ("-█" in row) == (value < 0 and "█" in row)
     done = command(*asked, "--only", "who", "--top", "3")
-    assert "query side, ' to' (13): 7 signals; without them attention 0.17" in done.stdout
-    assert done.stdout.count("… and ") == 2
+    assert "query side, single channels: 8 signals; without them attention 0.16" in done.stdout
+    assert "* L20H0 reading ' John' (9)    +1.056" in done.stdout
+    assert done.stdout.count("… and ") == 4
 
 
 @pytest.fixture

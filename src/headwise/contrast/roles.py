@@ -49,7 +49,9 @@ class HeadRole:
     """One head's mean attention to each of the five places, from the second reading of every sequence."""
 
     head: Head
+    """The head."""
     attention: Mapping[Role, Estimate]
+    """Its mean attention to each place, with the interval over sequences."""
 
     @property
     def role(self) -> Role | None:
@@ -67,11 +69,17 @@ class HeadRoles:
     """The roles of all heads of one model."""
 
     model: str
+    """The model's name."""
     weight_hash: str
+    """SHA-256 of its weights."""
     sequences: int
+    """How many random sequences were read."""
     length: int
+    """Tokens of each, which are read twice."""
     seed: int
+    """The seed of the sequences."""
     heads: tuple[HeadRole, ...]
+    """Every head, layer by layer."""
 
     def of(self, head: HeadLike) -> Role | None:
         """The role of a head, if it has one."""
