@@ -147,6 +147,26 @@ REFUSED = [
     (["sinks", "--parked", "2"], "--parked"),
     (["sinks", "--out", NOWHERE], "cannot be written"),
     (["sparsity", "none.jsonl"], "there is no file 'none.jsonl'"),
+    (["sparsity", "{bad}"], "has a bad line: line 1: not JSON"),
+    (["circuits", "{bad}", "--out", "x"], "has a bad line: line 1: not JSON"),
+    (["circuits", "{labelled}", "--out", "x"], "has 8 bad lines: line 1: the field 'answer' is missing"),
+    (["sinks", "{bad}"], "has a bad line: line 1: not JSON"),
+    (["heads", "{bad}"], "has a bad line: line 1: not JSON"),
+    (["features", "{answers}"], "has a bad line: line 1: the field 'positive' is missing"),
+    (
+        ["heads", "{labelled}", "--prompts", "9"],
+        "--prompts is not used with prompts of your own: leave it out",
+    ),
+    (["features", "{labelled}", "--prompts", "9"], "prompts of your own do not take --prompts: leave it out"),
+    (
+        ["heads", "binding", "--categories", "5"],
+        "the task 'binding' does not take --categories: leave it out",
+    ),
+    (["features", "filter", "--pairs", "5"], "the task 'filter' does not take --pairs: leave it out"),
+    (["features", "filter", "--categories", "²"], "category '²' is not known: choose from fruits"),
+    (["features", "filter", "--categories", "7"], "7 categories are not prepared"),
+    (["features", "binding", "--contrasts", "x"], "contrast 'x' is not known: write order"),
+    (["toy", "training", "--checkpoints", "x"], "needs at least two checkpoints, and only 'x' was given"),
     (["sparsity", "ioi", "--out", NOWHERE], "cannot be written"),
     (["toy", "payload", "--latents", "x"], "'x' is not one of"),
     (["toy", "training", "--out", NOWHERE], "cannot be written"),
@@ -194,8 +214,16 @@ REFUSED = [
 ]
 
 
-def test_what_is_wrong_is_refused_before_torch_is_imported() -> None:
+def test_what_is_wrong_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
     """One process for all of them: none may import what is heavy, each says one line."""
+    files = {
+        "{bad}": ["{"],
+        "{answers}": ['{"prompt": "x", "answer": "y"}'],
+        "{labelled}": ['{"prompt": "[[a:x]] y", "positive": ["a"], "negative": [[0, 1]]}'] * 8,
+    }
+    places = {name: tmp_path / f"{name.strip('{}')}.jsonl" for name in files}
+    for name, lines in files.items():
+        places[name].write_text("\n".join(lines))
     code = """
 import contextlib, io, json, sys
 from headwise.cli.main import main
@@ -207,7 +235,7 @@ for arguments in json.load(sys.stdin):
     said.append([code, out.getvalue(), err.getvalue(), heavy])
 print(json.dumps(said))
 """
-    asked = json.dumps([arguments for arguments, _ in REFUSED])
+    asked = json.dumps([[str(places.get(word, word)) for word in arguments] for arguments, _ in REFUSED])
     done = subprocess.run(
         [sys.executable, "-c", code], input=asked, capture_output=True, text=True, timeout=120
     )

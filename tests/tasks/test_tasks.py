@@ -141,7 +141,7 @@ def test_wrong_examples_say_why(given, message):
         ("binding", {"format": "haiku"}, "format 'haiku' is not known"),
         ("filter", {"categories": 7}, "7 categories are not prepared"),
         ("filter", {"categories": ["fruits", "moons"]}, "category 'moons' is not known"),
-        ("filter", {"pairs": 3}, "the task 'filter' has no option 'pairs'"),
+        ("filter", {"pairs": 3}, "the task 'filter' does not take pairs=: leave it out"),
         ("nowhere.jsonl", {}, "there is no file 'nowhere.jsonl'"),
     ],
 )

@@ -57,10 +57,8 @@ def features(
     as_json: words.Json = False,
 ) -> None:
     """Find a task's heads, fit its features in them, and test them on what was held out."""
-    from headwise.contrast.study import find_features
-    from headwise.model.loading.load import load
-
     options = task_options(
+        task,
         prompts=prompts,
         test=test,
         scan=scan,
@@ -73,6 +71,9 @@ def features(
         jitter=jitter or None,
         format=format,
     )
+    from headwise.contrast.study import find_features
+    from headwise.model.loading.load import load
+
     loaded = load(model)
     with stage_bars() as progress:
         run = find_features(
@@ -98,8 +99,8 @@ def features(
     finish(run.to_json(), lambda: run_tables(run), as_json=as_json, run=out, report=report_in(out))
 
 
-def task_options(**given: Any) -> dict[str, Any]:
-    """Options of a task as it takes them: lists split, what was not given left out."""
+def task_options(task: str, **given: Any) -> dict[str, Any]:
+    """Options of a task as it takes them: lists split, what was not given left out, what it does not take refused."""
     found = {key: value for key, value in given.items() if value is not None}
     if "contrasts" in found:
         found["contrasts"] = tuple(part.strip() for part in found["contrasts"].split(","))
@@ -107,4 +108,7 @@ def task_options(**given: Any) -> dict[str, Any]:
         text = found["categories"]
         number = whole_number(text)
         found["categories"] = [part.strip() for part in text.split(",")] if number is None else number
+    from headwise.tasks.labelled.make import check_task_options
+
+    check_task_options(task, found)
     return found

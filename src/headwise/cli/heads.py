@@ -12,6 +12,7 @@ from headwise.cli.outputs import finish
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
+from headwise.tasks.names import LABELLED
 
 app = new_app("Rank every head of the model on a task in one pass, or measure the roles of all heads.")
 
@@ -46,15 +47,18 @@ def heads(
         return
     if task is None:
         raise HeadwiseError("a task is missing: give TASK, or --roles")
+    settings = task_options(task, pairs=pairs, categories=categories, jitter=jitter or None, format=format)
+    if task in LABELLED:
+        # Only the scanning prompts are used; the others are made as few as the task allows.
+        settings |= {"prompts": 60, "test": 4, "scan": prompts}
+    else:
+        used = {str(one.name) for one in context.command.params} - {"prompts"}
+        options.refuse_unused(context, used, "is not used with prompts of your own")
     from headwise.contrast.heads import choose_heads
     from headwise.contrast.study import scan_heads
     from headwise.model.loading.load import load
     from headwise.tasks.labelled.make import make_task
 
-    settings = task_options(pairs=pairs, categories=categories, jitter=jitter or None, format=format)
-    if not task.endswith(".jsonl"):
-        # Only the scanning prompts are used; the others are made as few as the task allows.
-        settings |= {"prompts": 60, "test": 4, "scan": prompts}
     loaded = load(model)
     made = make_task(task, loaded.tokenizer, seed=seed, **settings)
     with stage_bars() as progress:

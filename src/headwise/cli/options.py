@@ -140,12 +140,20 @@ def _seed(value: int) -> int:
 def _labelled(value: str | None) -> str | None:
     if value is not None:
         names.check_task_name(value)
+        if value not in names.LABELLED:
+            from headwise.tasks.labelled.jsonl import check_jsonl
+
+            check_jsonl(value)
     return value
 
 
 def _answers(value: str | None) -> str | None:
     if value is not None:
         names.check_answer_task(value)
+        if value not in names.ANSWERS:
+            from headwise.tasks.answers.lines import check_answer_lines
+
+            check_answer_lines(value)
     return value
 
 

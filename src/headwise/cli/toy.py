@@ -218,6 +218,10 @@ def training(
     as_json: options.Json = False,
 ) -> None:
     """Train a small language model, and watch attention become sparse in its channels."""
+    if checkpoints is not None:
+        from headwise.toy.checkpoints import require_series
+
+        require_series(checkpoints)
     import tempfile
     from dataclasses import asdict, replace
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from headwise.errors import HeadwiseError
 from headwise.model.reading import side_maps
 from headwise.randomness import keyed
 from headwise.strings import whole_number
+from headwise.toy.checkpoints import name_and_revision, require_series
 from headwise.toy.language import Sentence, sentences
 from headwise.types import Head
 
@@ -128,15 +128,11 @@ def measure_series(
     """Measure every checkpoint: model folders, or hub names as ``name@revision``."""
     from headwise.model.loading.load import load
 
-    if len(checkpoints) < 2:
-        given = f"only {str(checkpoints[0])!r} was given" if checkpoints else "none was given"
-        raise HeadwiseError(
-            f"a trajectory over training needs at least two checkpoints, and {given}: give more"
-        )
+    require_series(checkpoints)
     asked = sentences(prompts, seed, "test")
     points = []
     for i, checkpoint in enumerate(checkpoints):
-        name, revision = _checkpoint(str(checkpoint))
+        name, revision = name_and_revision(str(checkpoint))
         model = load(name, revision=revision or None)
         label = revision or Path(name).name
         step = whole_number("".join(c for c in label if c.isdigit()))
@@ -144,18 +140,6 @@ def measure_series(
         if progress:
             progress(i + 1, label)
     return points
-
-
-def _checkpoint(text: str) -> tuple[str, str]:
-    """A checkpoint's name and revision; a folder's name may hold an @.
-
-    >>> _checkpoint("org/model@step-1000")
-    ('org/model', 'step-1000')
-    """
-    if os.path.exists(text):
-        return text, ""
-    name, _, revision = text.partition("@")
-    return name, revision
 
 
 def task_heads(point: Point, *, least: float = LEAST) -> list[str]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from pydantic import Field
 
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
-from headwise.tasks.lines import Labels, PromptText, Text, read_objects
+from headwise.tasks.answers.lines import AnswerLine
+from headwise.tasks.lines import read_objects
 from headwise.tokens import shown, single_token
-from headwise.validation import Shape, quoted
+from headwise.validation import quoted
 
 PROMPTS = 300
 """How many prompts a built-in task makes unless told."""
@@ -197,7 +197,7 @@ def read_answers(path: str | Path, tokenizer: Any, prompts: int | None = None) -
     path = Path(path)
     if prompts is not None and prompts < 1:
         raise HeadwiseError(f"{prompts} prompts cannot be traced: give 1 or more")
-    found = read_objects(path, _AnswerLine, lambda line: _prompt(line, tokenizer))[:prompts]
+    found = read_objects(path, AnswerLine, lambda line: _prompt(line, tokenizer))[:prompts]
     if not found:
         raise HeadwiseError(f"{str(path)!r} has no prompts: write one JSON object per line")
     repeated = len(found) - len({p.prompt for p in found})
@@ -205,14 +205,7 @@ def read_answers(path: str | Path, tokenizer: Any, prompts: int | None = None) -
     return AnswerSet(path.stem, tuple(found), {"prompts": len(found)}, notes)
 
 
-class _AnswerLine(Shape):
-    prompt: PromptText
-    answer: Text
-    wrong: Text | None = None
-    labels: Labels = Field(default_factory=dict)
-
-
-def _prompt(line: _AnswerLine, tokenizer: Any) -> AnswerPrompt:
+def _prompt(line: AnswerLine, tokenizer: Any) -> AnswerPrompt:
     answer_id = single_token(tokenizer, line.answer, "answer")
     wrong_id = None if line.wrong is None else single_token(tokenizer, line.wrong, "wrong")
     if answer_id == wrong_id:

@@ -124,6 +124,14 @@ class _PromptWriter:
         )
 
 
+def contrast_names(given: Sequence[str]) -> tuple[str, ...]:
+    """The contrasts that are asked for, if all are known."""
+    for name in given:
+        if name not in VARIES:
+            raise HeadwiseError(f"contrast {name!r} is not known: write {', '.join(VARIES)}")
+    return tuple(given)
+
+
 def binding(
     tokenizer: Any,
     *,
@@ -146,9 +154,7 @@ def binding(
         raise HeadwiseError(f"{prompts} prompts are too few to fit and test a feature: give at least 4")
     if not 2 <= pairs <= 20:
         raise HeadwiseError(f"{pairs} pairs cannot be made: give 2 to 20")
-    for name in contrasts:
-        if name not in VARIES:
-            raise HeadwiseError(f"contrast {name!r} is not known: write {', '.join(VARIES)}")
+    contrasts = contrast_names(contrasts)
     labels = check_words(tokenizer, LABELS, single=True, least=pairs, what="box labels")
     entities = check_words(tokenizer, ENTITIES, single=True, least=2 * pairs + 2, what="entities")
     fit_entities, test_entities = halves(entities)

@@ -76,7 +76,7 @@ def filter(
     ``single`` filters them out. ``jitter`` varies the length of the list.
     """
     form = check_format(format, tokenizer)
-    names = _names(categories)
+    names = category_names(categories)
     if prompts < 4 * len(names):
         raise HeadwiseError(
             f"{prompts} prompts are too few for {len(names)} categories: give at least {4 * len(names)}"
@@ -188,7 +188,8 @@ def _key_of(example: Example, category: str, pick: int) -> int:
     return of[pick % len(of)]
 
 
-def _names(categories: int | Sequence[str]) -> list[str]:
+def category_names(categories: int | Sequence[str]) -> list[str]:
+    """The categories that are asked for by number or by name, if all are known."""
     if isinstance(categories, int):
         if categories not in (5, 13):
             raise HeadwiseError(f"{categories} categories are not prepared: give 5, 13 or a list of names")

@@ -66,6 +66,11 @@ def unmark(text: str) -> tuple[str, dict[str, list[tuple[int, int]]]]:
     return "".join([*plain, text[end:]]), spans
 
 
+def check_jsonl(path: str | Path) -> None:
+    """Refuse a file whose lines are not labelled prompts; where their labels are, only a tokenizer can tell."""
+    read_objects(Path(path), _LabelledLine, lambda line: line)
+
+
 def read_jsonl(path: str | Path, tokenizer: Any, *, seed: int = 0, hold_out: str | None = None) -> Task:
     """The task of a file: heads are found and features fitted on one part of it, tested on the other."""
     path = Path(path)
