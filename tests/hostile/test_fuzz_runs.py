@@ -13,9 +13,7 @@ import pytest
 from fuzzing import NO_FILES, damaged, ends_well, mutated, tried
 from hypothesis import given
 from hypothesis import strategies as st
-from run_folders import signed_again
-from safetensors import safe_open
-from safetensors.torch import save
+from run_folders import sealed_again, signed_again
 from toy_answers import answer_lines, labelled_lines, small_model, write_lines
 
 import headwise
@@ -25,6 +23,7 @@ from headwise.contrast.result import FeaturesResult
 from headwise.errors import HeadwiseError
 from headwise.scale.manifest import FILE as MANIFEST
 from headwise.scale.manifest import _digest
+from headwise.scale.tensors import from_bytes
 from headwise.survey.collect import trace_many
 from headwise.survey.records import CircuitRun
 from headwise.tasks.answers.make import make_answers
@@ -78,29 +77,30 @@ KINDS = st.sampled_from(["circuits", "features"])
 @lru_cache(maxsize=1)
 def bank() -> tuple[Any, dict[str, Any]]:
     """The record and the tensors of a sound bank."""
-    with safe_open(folder("features") / BANK, "pt") as opened:
-        record = json.loads(opened.metadata()["headwise"])
-        return record, {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    tensors, record = from_bytes((folder("features") / BANK).read_bytes())
+    return record, tensors
 
 
-def required(data: bytes, target: str) -> None:
+def required(data: bytes, target: str) -> FeatureBank | None:
     path = scratch() / "bank.safetensors"
     path.write_bytes(data)
     found = ends_well(target, lambda: FeatureBank.load(path).require(small_model()))
     if found is not None:
         assert FeatureBank.load(found.save(scratch() / "again.safetensors")).to_bytes() == found.to_bytes()
+    return found
 
 
 @tried(0.04)
 @given(st.deferred(lambda: mutated(bank()[0])))
 def test_bank_records(record: Any) -> None:
-    required(save(bank()[1], {"headwise": json.dumps(record)}), "feature banks")
+    required(sealed_again(bank()[1], record), "feature banks")
 
 
 @tried(0.03)
 @given(st.deferred(lambda: damaged((folder("features") / BANK).read_bytes(), head=2000)))
 def test_damaged_banks(data: bytes) -> None:
-    required(data, "damaged feature banks")
+    found = required(data, "damaged feature banks")
+    assert found is None or found.to_bytes() == (folder("features") / BANK).read_bytes()
 
 
 # Run folders

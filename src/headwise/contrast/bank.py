@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import torch
 from pydantic import Field, StringConstraints
 
-from headwise import jsons
 from headwise.errors import HeadwiseError
 from headwise.files import write_bytes
+from headwise.scale import tensors as sealed
 from headwise.strings import printable, shortened
 from headwise.types import Head, Subspace
 from headwise.validation import Index, Row, Sha256, Shape, check, quoted
@@ -122,9 +121,7 @@ class FeatureBank:
         return write_bytes(_file(path), self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """The file's content; the same features give the same bytes."""
-        from safetensors.torch import save
-
+        """The file's content, with a digest of all of it; the same features give the same bytes."""
         record: list[dict[str, Any]] = []
         tensors: dict[str, torch.Tensor] = {}
         for number, f in enumerate(self.features):
@@ -139,9 +136,9 @@ class FeatureBank:
                 }
             )
             for part, value in (("query", f.query.basis), ("key", f.key.basis), ("sigma", f.sigma)):
-                tensors[f"{number}.{part}"] = value.double().cpu().contiguous()
+                tensors[f"{number}.{part}"] = value.double()
         header = {"schema": SCHEMA, "model": self.model, "weight_hash": self.weight_hash, "task": self.task}
-        return save(tensors, {"headwise": json.dumps({**header, "features": record}, sort_keys=True)})
+        return sealed.to_bytes(tensors, {**header, "features": record})
 
     @classmethod
     def load(cls, path: str | Path) -> FeatureBank:
@@ -202,17 +199,12 @@ class _BankShape(Shape):
 
 def _opened(path: Path) -> tuple[Any, dict[str, torch.Tensor]]:
     """The record and the tensors of a file, which may be any file at all."""
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with safe_open(path, "pt") as opened:
-            record = jsons.parse((opened.metadata() or {})["headwise"])
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        tensors, record = sealed.from_bytes(path.read_bytes())
     except OSError as error:
         raise HeadwiseError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
-    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, RuntimeError):
-        # No bank, or one that a disk damaged: safetensors and torch have many words for it.
-        raise HeadwiseError(f"{str(path)!r} is not a feature bank: {AGAIN}") from None
+    except sealed.Damaged as error:
+        raise HeadwiseError(f"{str(path)!r} is not a feature bank, or damaged ({error}): {AGAIN}") from None
     return record, tensors
 
 
