@@ -18,6 +18,7 @@ from words import worded_model
 
 import headwise
 from headwise.circuits.circuit import Circuit, Edge, Node
+from headwise.contrast.roles import ROLES, HeadRole, HeadRoles
 from headwise.contrast.rows import AttributionRow
 from headwise.show.circuits.page import circuit_page
 from headwise.show.contrast.report import attribution_report, features_report
@@ -25,6 +26,7 @@ from headwise.show.families.report import families_report
 from headwise.show.sinks.report import sinks_report
 from headwise.show.sparsity.report import sparsity_report
 from headwise.show.why.page import page as why_page
+from headwise.types import Estimate, Head
 from headwise.why.explain import Explanation, explain
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
@@ -199,6 +201,12 @@ def test_sparsity(inert: Callable[[str], Any], tmp_path: Path) -> None:
     assert "<img src=x" in inert(sparsity_report(hostile).html())
 
 
+def test_head_roles(inert: Callable[[str], Any]) -> None:
+    places = {role: Estimate(0.9, 0.8, 1.0, n=4, clusters=4) for role in ROLES}
+    roles = HeadRoles(ALL, "0" * 64, 4, 8, 0, (HeadRole(Head(0, 0), places),))
+    assert "<img src=x" in inert(cell(roles._repr_html_()))
+
+
 def test_every_view_is_in_this_file() -> None:
     """A type that learns to show itself in a notebook must be tried here too."""
     source = Path(headwise.__file__).parent
@@ -207,6 +215,7 @@ def test_every_view_is_in_this_file() -> None:
     }
     assert views == {
         "contrast/result.py",
+        "contrast/roles.py",
         "why/explain.py",
         "circuits/circuit.py",
         "sinks/result.py",

@@ -74,7 +74,7 @@ def _reading(why: Explanation) -> str:
 def reason(place: PlaceSplit) -> str:
     """Why a head reads a token: what it is, where it is, or both.
 
-    >>> reason(PlaceSplit(2.9, 0.2, 0.3, 0.0)), reason(PlaceSplit(-2.0, 5.0, 0.3, 0.0))
+    >>> reason(PlaceSplit(2.9, 0.2, 0.3, 0.0)), reason(PlaceSplit(-3.0, 5.0, 0.3, 0.0))
     ('for what it is, not for where it is', 'for where it is, in spite of what it is')
     >>> reason(PlaceSplit(2.0, 1.5, 0.3, 0.0)), reason(PlaceSplit(0.1, 0.1, 0.9, 0.0))
     ('for what it is and also for where it is', 'for what it is at this place')
