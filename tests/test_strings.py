@@ -34,10 +34,11 @@ def test_only_plain_digits_are_a_position(wanted: str) -> None:
 
 @pytest.mark.parametrize("text", ["²", "①", "9" * 5000], ids=range(3))
 def test_categories_are_a_plain_number_or_names(text: str) -> None:
-    assert task_options(categories="13") == {"categories": 13}
-    options = task_options(categories=text)
+    assert task_options("filter", categories="13") == {"categories": 13}
     with pytest.raises(HeadwiseError, match="is not known"):
-        make_task("filter", word_tokenizer(), **options)
+        task_options("filter", categories=text)
+    with pytest.raises(HeadwiseError, match="is not known"):
+        make_task("filter", word_tokenizer(), categories=[text])
 
 
 def test_labels_of_any_kind_have_an_order() -> None:

@@ -18,7 +18,7 @@ from words import worded_model
 
 import headwise
 from headwise.circuits.circuit import Circuit, Edge, Node
-from headwise.contrast.roles import ROLES, HeadRole, HeadRoles
+from headwise.contrast.roles import ROLES, HeadRole, HeadRoles, Role
 from headwise.contrast.rows import AttributionRow
 from headwise.show.circuits.page import circuit_page
 from headwise.show.contrast.report import attribution_report, features_report
@@ -202,7 +202,7 @@ def test_sparsity(inert: Callable[[str], Any], tmp_path: Path) -> None:
 
 
 def test_head_roles(inert: Callable[[str], Any]) -> None:
-    places = {role: Estimate(0.9, 0.8, 1.0, n=4, clusters=4) for role in ROLES}
+    places: dict[Role, Estimate] = {role: Estimate(0.9, 0.8, 1.0, n=4, clusters=4) for role in ROLES}
     roles = HeadRoles(ALL, "0" * 64, 4, 8, 0, (HeadRole(Head(0, 0), places),))
     assert "<img src=x" in inert(cell(roles._repr_html_()))
 

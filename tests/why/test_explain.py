@@ -215,7 +215,8 @@ def test_of_one_visible_key_there_is_nothing_to_explain() -> None:
 def test_a_table_is_asked_for_by_its_side() -> None:
     why = explain(tiny("llama"), IDS, head="L3H1", query=-1)
     assert why.table("key").side == "key"
-    assert why.table("query").to_pandas()["log_odds"].sum() == pytest.approx(why.what.log_odds, abs=1e-5)
+    total = float(why.table("query").to_pandas()["log_odds"].to_numpy().sum())
+    assert total == pytest.approx(why.what.log_odds, abs=1e-5)
     with pytest.raises(HeadwiseError, match=r"^side 'both' is not a side: write 'query' or 'key'$"):
         why.table("both")  # pyright: ignore[reportArgumentType]
 
