@@ -7,6 +7,7 @@ import os
 # Every test process may use what the machine has, but must not wait for a network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import signal
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from pace import few_variants_of_most_tests, first_is_quick
 from tiny import VARIANTS, tiny
 
 from headwise.model.model import Model
+
+# A suite that was started in the background has inherited an ignored Ctrl-C, which the processes it interrupts would
+# inherit from it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

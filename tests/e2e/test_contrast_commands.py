@@ -119,7 +119,7 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["features", "binding", *SMALL, "--heads", "first"], "'first' is not a head"),
         (["features", "binding", *SMALL, "--out", "/proc/nowhere"], "'/proc/nowhere' cannot be written"),
         (["features", "binding", *SMALL, "--draws", "9"], "--draws"),
-        (["features", "filter", "--pairs", "4"], "has no option 'pairs'"),
+        (["features", "filter", "--pairs", "4"], "the task 'filter' does not take --pairs"),
         (["explain", "The hat", "--row", "--features", "/nowhere"], "there are no features at"),
         (["explain", "The hat", "--row", "--method", "x"], "'x' is not one of"),
     ],

@@ -117,7 +117,7 @@ def sound(verb: str, under: str) -> dict[str, Any]:
         "attention": {"prompt": PROMPT["prompt"]},
         "explain": {"prompt": PROMPT["prompt"], "head": "L0H0", "key": "1", "draws": "1"},
         "trace": {"prompt": PROMPT["prompt"], "answer": PROMPT["answer"], "wrong": PROMPT["wrong"]},
-        "intervene": {"circuit": have["circuit"], "top": "1", "draws": "1"},
+        "intervene": {"given": have["circuit"], "top": "1", "draws": "1"},
         "heads": {"task": have["labelled"]},
         "features": {"task": have["labelled"], "heads": "L1H0", "draws": "100", "test": "1"},
         "circuits": {"task": have["answers"], "out": "run", "prompts": "1", "workers": "1"},
@@ -128,6 +128,7 @@ def sound(verb: str, under: str) -> dict[str, Any]:
         "alignment": {"steps": "1", "seeds": "1"},
         "training": {"checkpoints": [str(DATA), str(DATA)], "prompts": "2"},
         "remove": {"name": "smollm2"},
+        "calibrate": {"corpus": have["prompt"], "texts": "8"},
         "doctor": {"model": str(DATA)},
         "completion": {"shell": "bash"},
     }
