@@ -19,7 +19,8 @@ from torch import Tensor
 
 import headwise
 from headwise.bases.basis import Bases, Basis
-from headwise.bases.calibration import Calibration, calibrate, pooled_corpus
+from headwise.bases.calibrate import calibrate, pooled_corpus
+from headwise.bases.calibration import Calibration, store
 from headwise.bases.moments import ATTENDED
 from headwise.bases.relative import channels_needed, relative
 from headwise.bases.stability import channel_agreement
@@ -307,8 +308,6 @@ def main() -> None:
         corpora(model, heads, pooled, {"documentation": docs, "prompts and prose": rest})
         some = cells[:: max(1, len(cells) // given.searched)]
         prefixes(model, second, some, {"singular, absolute": Bases.of(model, frame="absolute"), **chosen})
-        from headwise.bases.calibration import store
-
         store(pooled)
         circuit_sizes(model, ("singular", "rotated", "balanced"))
 

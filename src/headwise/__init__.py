@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headwise.bases.basis import Basis as Basis
+    from headwise.bases.calibrate import calibrate as calibrate
     from headwise.bases.calibration import Calibration as Calibration
-    from headwise.bases.calibration import calibrate as calibrate
     from headwise.basis_names import BasisName as BasisName
     from headwise.circuits.circuit import Circuit as Circuit
     from headwise.circuits.faithfulness import faithfulness as faithfulness
@@ -56,7 +56,8 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "bases.basis": "Basis",
-    "bases.calibration": "Calibration calibrate",
+    "bases.calibrate": "calibrate",
+    "bases.calibration": "Calibration",
     "basis_names": "BasisName",
     "circuits.circuit": "Circuit",
     "circuits.faithfulness": "faithfulness",

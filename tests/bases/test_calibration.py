@@ -9,8 +9,9 @@ import torch
 from toy_answers import small_model
 from words import worded_model
 
-from headwise.bases import calibration as module
-from headwise.bases.calibration import Calibration, calibrate, pooled_corpus, store
+from headwise.bases import calibrate as module
+from headwise.bases.calibrate import calibrate, pooled_corpus
+from headwise.bases.calibration import Calibration, store
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model

@@ -13,7 +13,8 @@ from toy_answers import small_model
 import headwise
 from headwise.bases.balanced import HeadMoments
 from headwise.bases.basis import Bases, Basis
-from headwise.bases.calibration import Calibration, calibrate, calibrated, moments_folder, store
+from headwise.bases.calibrate import calibrate, calibrated
+from headwise.bases.calibration import Calibration, moments_folder, store
 from headwise.cli import main as cli
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
@@ -71,7 +72,7 @@ def test_the_command_measures_once_and_is_done_the_second_time(
     assert Path(document["file"]).is_file() and Path(document["file"]).parent == moments_folder()
     assert not [p for p in moments_folder().iterdir() if p.name.startswith("work")]
     monkeypatch.setattr(
-        "headwise.bases.calibration.collect_moments",
+        "headwise.bases.calibrate.collect_moments",
         lambda *_: pytest.fail("measured although it was stored"),
     )
     assert cli.main(["calibrate", "--corpus", str(corpus)]) == 0
@@ -145,7 +146,10 @@ def test_moments_that_give_no_invertible_basis_are_refused() -> None:
 
 
 def test_moments_of_another_model_are_refused() -> None:
-    with pytest.raises(HeadwiseError, match=r"the moments is of|the moments are of|not of"):
+    with pytest.raises(
+        HeadwiseError,
+        match=r"^this calibration is of 'tiny-qwen2' .* not of 'tiny-llama' .*calibrate this model",
+    ):
         Bases.of(tiny("llama"), "balanced", calibration=_random_moments(tiny("qwen2")))
 
 

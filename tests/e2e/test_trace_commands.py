@@ -85,8 +85,8 @@ def test_removing_the_signals_moves_attention_and_answer_far_more_than_controls(
     assert effect.cosine > 0.98
     whole = faithfulness(smollm2, circuit, draws=6)
     assert whole.destroyed > 1
-    # Seventy random firings weigh something, too, but not a fifth of it.
-    assert abs(1 - mean(whole.random_inside_ablated) / whole.clean) < whole.destroyed / 5
+    # Seventy random firings weigh something, too: an eighth of the lead when this was measured.
+    assert abs(1 - mean(whole.random_inside_ablated) / whole.clean) < 0.15
 
 
 @pytest.mark.real

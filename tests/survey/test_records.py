@@ -79,7 +79,7 @@ def rounded(value: Any) -> Any:
 
 
 def test_circuits_come_back(tmp_path: Path, circuits: list[Circuit]) -> None:
-    run = saved(tmp_path / "run", circuits)
+    run = saved(tmp_path / "run", circuits, basis=circuits[0].basis.to_json())
     assert run.traced == [0, 2]
     assert len(run) == 3
     assert run.labels == [{"wording": "1"}] * 3
@@ -87,7 +87,7 @@ def test_circuits_come_back(tmp_path: Path, circuits: list[Circuit]) -> None:
         assert circuits[number].accounts  # which the tables of a run leave out
         was, now = to_json(circuits[number].causal()), to_json(run.circuit(number))
         # what a run says of itself and not of a circuit
-        for key in ("seconds", "prompt", "model", "basis"):
+        for key in ("seconds", "prompt", "model"):
             del was[key], now[key]
         order = [(c["target"], c["side"]) for c in now["counterfactuals"]]
         was["counterfactuals"].sort(key=lambda c: order.index((c["target"], c["side"])))

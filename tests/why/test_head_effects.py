@@ -12,7 +12,7 @@ from tiny import VARIANTS, prompts_of, tiny
 from toy_answers import small_model
 
 import headwise
-from headwise.bases import calibration
+from headwise.bases import calibrate
 from headwise.corpus import Corpus
 from headwise.model.edits import OutputEdit
 from headwise.model.model import Model
@@ -101,8 +101,8 @@ def test_means_are_those_of_the_calibration(tmp_path: Path, monkeypatch: pytest.
     model = small_model()
     texts = tuple(dict.fromkeys(s.text for s in sentences(60, 0, "means")))
     corpus = Corpus("sentences", texts, ("a",) * len(texts))
-    monkeypatch.setattr(calibration, "pooled_corpus", lambda _model: corpus)
-    found = calibration.calibrate(model, corpus)
+    monkeypatch.setattr(calibrate, "pooled_corpus", lambda _model: corpus)
+    found = calibrate.calibrate(model, corpus)
     heads = [str(head) for head in model.heads[:2]]
     request: dict[str, Any] = {"action": "mean", "draws": 1}
     by_calibration = intervene_heads(model, texts[0], heads, means=found, **request)

@@ -231,7 +231,10 @@ class Bases:
 
             calibration = stored(model)
         model.require(
-            calibration.weight_hash, "the moments", of=calibration.model, do="make this model's own moments"
+            calibration.weight_hash,
+            "this calibration",
+            of=calibration.model,
+            do="calibrate this model itself",
         )
         name = BasisName(kind, frame, _hash(model.weight_hash, kind, calibration.digest, calibration.texts))
         return cls(model, name, calibration)
@@ -336,6 +339,11 @@ def _invertible(basis: Basis, layer: int) -> Basis:
             "calibrate the model on more texts, or choose the basis 'singular'"
         )
     return basis
+
+
+def singular_name(weight_hash: str, frame: Frame) -> BasisName:
+    """The name of a model's singular basis, where its weights alone are known."""
+    return BasisName("singular", frame, _hash(weight_hash, "singular"))
 
 
 def _hash(*parts: object) -> str:

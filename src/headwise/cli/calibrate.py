@@ -39,7 +39,7 @@ def calibrate(
     from headwise.corpus import read_corpus
 
     given = None if corpus is None else read_corpus(corpus)  # refused, if need be, before the model is loaded
-    from headwise.bases.calibration import calibrated
+    from headwise.bases.calibrate import calibrated
     from headwise.model.loading.load import load
 
     loaded = load(model)

@@ -203,6 +203,7 @@ def _model(source: ModelSource) -> Model:
 
 
 def _work(source: ModelSource, asked: bytes, items: bytes, keeper: Keeper | None) -> bytes:
+    # From the process that started this one, through its pipe, like all that a pool hands over; never from a file.
     job: Job[Any, Any] = pickle.loads(asked)
     chunk: Chunk[Any] = pickle.loads(items)
     content = job.to_bytes(job.make(_model(source), chunk, lambda more: None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from headwise.bases.basis import singular_name
 from headwise.sinks.find import Parking
 from headwise.sinks.proof import Shared
 from headwise.sinks.signals import SIDES
@@ -19,6 +20,7 @@ def to_json(study: SinksResult) -> dict[str, Any]:
     return {
         "model": study.model,
         "weight_hash": study.weight_hash,
+        "basis": singular_name(study.weight_hash, "absolute").to_json(),
         "settings": study.settings,
         "prompts": len(study.parking.token_ids),
         "prompts_with_sinks": len(study.parking.with_sinks),

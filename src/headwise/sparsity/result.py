@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwise.bases.basis import singular_name
 from headwise.strings import counted
 from headwise.types import Estimate, Head
 
@@ -121,6 +122,7 @@ class SparsityResult:
         return {
             "model": self.model,
             "weight_hash": self.weight_hash,
+            "basis": singular_name(self.weight_hash, "absolute").to_json(),
             "task": self.task,
             "settings": self.settings,
             "prompts": self.prompts,

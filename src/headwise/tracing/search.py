@@ -86,7 +86,7 @@ class Rules:
         )  # pyright: ignore[reportArgumentType]
 
     def threshold(self, keys: int, attention: float) -> float:
-        """Below what an attention must fall, and above what it must lie to be asked about."""
+        """Below what an attention must fall without its cause."""
         if self.tau is not None:
             return self.tau
         if self.published_tau:

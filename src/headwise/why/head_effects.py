@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from headwise.arguments import count
-from headwise.bases.calibration import Calibration, calibrated
+from headwise.bases.calibrate import calibrated
+from headwise.bases.calibration import Calibration
 from headwise.circuits.counterfactual import Outcome, mean, outcomes
 from headwise.circuits.patching import Align, aligned, place_in, require_source
 from headwise.errors import HeadwiseError
