@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.model.reading import Rotary, side_maps
+from headwise.model.reading import side_maps
+from headwise.tracing.turns import Turns, turned, turned_product
 from headwise.types import Side
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class QuerySide(_SearchedSide):
         chunk = self.chunk
         assert self.y is not None
         vectors = self.y[:1, component, None].double() * self._here(self.scalar)[0]
-        return _turned(None if chunk.rotary is None else chunk.rotary.at_positions(chunk.d[:1]), vectors)[0]
+        return turned(None if chunk.rotary is None else chunk.rotary.at_positions(chunk.d[:1]), vectors)[0]
 
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         chunk = self.chunk
@@ -215,11 +216,11 @@ class KeySide(_SearchedSide):
         super().__init__(chunk, "key", chunk.kv)
         # static components are read at every key: [unique, static, t, w]
         static = torch.einsum("ntx,uwx->untw", chunk.up.static[: self.n_static], self.matrices)
-        self.turned_static = _turned(chunk.rotary, static)
+        self.turned_static = turned(chunk.rotary, static)
         self.turned_offset: Tensor | None = None
         if self.offset is not None:
             constant = self.offset[self.where][:, None, None].expand(-1, 1, chunk.T, -1)
-            self.turned_offset = _turned(chunk.rotary, constant)[:, 0]  # [f, t, w]
+            self.turned_offset = turned(chunk.rotary, constant)[:, 0]  # [f, t, w]
 
     def vectors(self) -> Tensor:
         chunk, up = self.chunk, self.chunk.up
@@ -293,7 +294,7 @@ class KeySide(_SearchedSide):
         if len(at):
             weights = up.columns(rest // up.n_heads, rest % up.n_heads, source) * self.scalar[0]
             y = self.carried[self.place[0], component[at]].double()
-            whole = _turned(chunk.rotary, y[None, :, None].expand(-1, -1, chunk.T, -1))[0]
+            whole = turned(chunk.rotary, y[None, :, None].expand(-1, -1, chunk.T, -1))[0]
             vectors[at] = whole * weights[..., None]
         at = ((component >= self.n_carried) & (component < self.n_carried + self.n_static)).nonzero()[:, 0]
         static = self.turned_static[self.place[0], component[at] - self.n_carried].double()
@@ -355,60 +356,3 @@ class KeySide(_SearchedSide):
         if len(at) and self.turned_offset is not None:
             y = self.turned_offset[owner[at]].double()
             rows[at] = (y @ along[at][..., None])[..., 0] * self.offset_scalar[owner[at]]
-
-
-# --- rotations at every key ------------------------------------------------------------------------------------------
-
-
-def _turned(rotary: Rotary | None, vectors: Tensor) -> Tensor:
-    """Rotate vectors [u, n, t, w], each at its own column."""
-    return vectors if rotary is None else rotary.turn(vectors)
-
-
-def turned_product(rotary: Rotary | None, left: Tensor, right: Tensor) -> Tensor:
-    """⟨left, R_t right⟩ at every column t, for vectors [n, w]: [n, T], without building the rotated vectors."""
-    if rotary is None:
-        return (left * right).sum(-1, keepdim=True)
-    half = rotary.cos.shape[-1] // 2
-    cos, sin = (x[0, :, :half].to(left.dtype) for x in (rotary.cos, rotary.sin))
-    l1, l2, r1, r2 = left[:, :half], left[:, half : 2 * half], right[:, :half], right[:, half : 2 * half]
-    rest = (left[:, 2 * half :] * right[:, 2 * half :]).sum(-1, keepdim=True)
-    return (l1 * r1 + l2 * r2) @ cos.mT + (l2 * r1 - l1 * r2) @ sin.mT + rest
-
-
-class Turns:
-    """Sums over keys of weight_t · R_t: what the key side needs of a pattern, for every firing at once."""
-
-    def __init__(self, rotary: Rotary | None, weight: Tensor) -> None:
-        """``weight`` is [f, T]."""
-        self.f, tokens = weight.shape
-        self.half = 0 if rotary is None else rotary.cos.shape[-1] // 2
-        columns = [weight.mT[..., None]]
-        if rotary is not None:
-            cos, sin = (x[0, :, : self.half].to(weight.dtype) for x in (rotary.cos, rotary.sin))
-            columns += [weight.mT[..., None] * cos[:, None], weight.mT[..., None] * sin[:, None]]
-        self.columns = torch.cat(columns, -1).view(tokens, -1)
-
-    def of_columns(self, columns: Tensor, carried: Tensor) -> Tensor:
-        """Single columns [n, T] of patterns and their projected values [n, w], for one firing: [n, w]."""
-        mix, half = (columns.to(self.columns.dtype) @ self.columns).to(carried.dtype), self.half
-        out = carried * mix[:, :1]
-        if half:
-            cos, sin = mix[:, 1 : 1 + half], mix[:, 1 + half :]
-            first, second = carried[:, :half], carried[:, half : 2 * half]
-            out[:, :half] = first * cos - second * sin
-            out[:, half : 2 * half] = second * cos + first * sin
-        return out
-
-    def apply(self, pattern: Tensor, carried: Tensor, place: Tensor, out: Tensor) -> None:
-        """Patterns [l, H, T, T] and projected values [u, l·H·T, w] into ``out`` [f, l·H·T, w]."""
-        sums = (pattern.mT.reshape(-1, pattern.shape[-2]) @ self.columns).view(-1, self.f, 1 + 2 * self.half)
-        half = self.half
-        for i, u in enumerate(place.tolist()):
-            y, mix = carried[u], sums[:, i]
-            if half:
-                cos, sin = mix[:, 1 : 1 + half], mix[:, 1 + half :]
-                first, second = y[:, :half], y[:, half : 2 * half]
-                torch.mul(first, cos, out=out[i, :, :half]).addcmul_(second, sin, value=-1)
-                torch.mul(second, cos, out=out[i, :, half : 2 * half]).addcmul_(first, sin)
-            out[i, :, 2 * half :] = y[:, 2 * half :] * mix[:, :1]
