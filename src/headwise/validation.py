@@ -35,7 +35,7 @@ Row = Annotated[tuple[Item, ...], Field(strict=False), BeforeValidator(lambda va
 Index = Annotated[int, Field(ge=0, lt=2**31)]
 """A layer, head, channel, position or token id."""
 Sha256 = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{64}\z")]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+ShortText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 """A name that a person gave: it is shown, never used as a path."""
 
 

@@ -20,7 +20,7 @@ from headwise.model.batch import by_length
 from headwise.model.stream import split
 from headwise.strings import in_short
 from headwise.tokens import Prompt, answer_token, is_one, shown, shown_after
-from headwise.tracing.causes import Rule
+from headwise.tracing.causes import Quadrature
 from headwise.tracing.search import Rules, SideSignals
 from headwise.tracing.seeds import (
     Readout,
@@ -53,7 +53,7 @@ def rules_for(
     if rule not in (None, "gauss", "trapezoid"):
         raise HeadwiseError(f"rule {in_short(rule)} is not a quadrature rule: write 'gauss' or 'trapezoid'")
     base = Rules.published() if mode == "published" else Rules()
-    chosen: Rule = base.rule if rule is None else "gauss" if rule == "gauss" else "trapezoid"
+    chosen: Quadrature = base.rule if rule is None else "gauss" if rule == "gauss" else "trapezoid"
     return replace(base, tau=tau, sides=sides, rule=chosen)
 
 

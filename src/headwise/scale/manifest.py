@@ -19,7 +19,7 @@ from headwise.basis_names import BasisKind, BasisName, Frame
 from headwise.errors import HeadwiseError
 from headwise.files import sha256_of
 from headwise.strings import printable, shortened
-from headwise.validation import Name, Sha256, Shape, check, quoted
+from headwise.validation import Sha256, Shape, ShortText, check, quoted
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -56,9 +56,9 @@ class Manifest(Shape):
     """One run. ``files`` is None until the run is finished, and always in schema 1."""
 
     schema_: int = Field(alias="schema")
-    kind: Name
+    kind: ShortText
     config: dict[str, JsonValue]
-    versions: dict[Name, str]
+    versions: dict[ShortText, str]
     files: dict[_FileName, Sha256] | None = None
     sha256: Sha256 | None = None
 

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from headwise.scale import tables
 from headwise.scale.manifest import BasisShape, ModelShape
 from headwise.scale.tables import Column, Columns
-from headwise.validation import Name, Sha256, Shape
+from headwise.validation import Sha256, Shape, ShortText
 
 KINDS = ("head", "mlp", "embedding", "bias", "offset")
 STATUS = ("traced", "wrong", "empty", "failed")
@@ -116,7 +116,7 @@ class CircuitsConfig(Shape):
     attention, None for the tracer's own.
     """
 
-    model: Name
+    model: ShortText
     weight_hash: Sha256
     dtype: str
     task: str

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from headwise.model.attend import soft_cap, visible_softmax
 
-Rule = Literal["gauss", "trapezoid"]
+Quadrature = Literal["gauss", "trapezoid"]
 
 
 @cache
-def nodes(rule: Rule, number: int = 64) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def nodes(rule: Quadrature, number: int = 64) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Nodes and weights on [0, 1]: Gauss–Legendre with so many nodes, or the trapezoid rule with so many intervals.
 
     >>> [round(float(sum(nodes(rule)[1])), 12) for rule in ("gauss", "trapezoid")]
@@ -52,7 +52,9 @@ def attention(logits: Tensor, visible: Tensor, cap: float | None = None) -> Tens
     return visible_softmax(soft_cap(logits, cap), visible)
 
 
-def path_gradient(logits: Tensor, visible: Tensor, key: Tensor, *, cap: float | None, rule: Rule) -> Tensor:
+def path_gradient(
+    logits: Tensor, visible: Tensor, key: Tensor, *, cap: float | None, rule: Quadrature
+) -> Tensor:
     """g [firings, keys] of attention to ``key`` [firings], for pre-cap ``logits`` [firings, keys].
 
     ⟨logits, g⟩ is the attention less that of the uniform row (completeness).

@@ -21,8 +21,8 @@ from torch import Tensor
 from headwise.bases.basis import turned_maps
 from headwise.tracing.candidates import Best, EveryCandidate, LikelyCandidates
 from headwise.tracing.causes import (
+    Quadrature,
     Rows,
-    Rule,
     attention,
     default_threshold,
     drops,
@@ -54,7 +54,7 @@ Gradient = Callable[..., Tensor]
 class Rules:
     """How a search is done. ``published`` are the authors' rules to the letter (docs/method/tracing.md §6)."""
 
-    rule: Rule = "gauss"
+    rule: Quadrature = "gauss"
     backward: bool = True
     soft_cap: bool = True
     """Whether a model's soft-cap acts in attribution and search (the published tracer leaves it out)."""
