@@ -32,6 +32,7 @@ ORDER: list[tuple[str, ...]] = [
     ("why",),
     ("survey",),
     ("families", "sinks", "sparsity"),
+    ("naming",),
     ("toy",),
     ("show",),
     ("cli",),
@@ -40,7 +41,18 @@ PLACE = {room: place for place, rooms in enumerate(ORDER) for room in rooms}
 
 # A result draws itself in notebooks and on request: the method forwards to the pictures, and only there.
 FORWARDS = {"show"}
-MAY_FORWARD = {"why", "circuits", "contrast", "survey", "families", "sinks", "sparsity", "bases", "toy"}
+MAY_FORWARD = {
+    "why",
+    "circuits",
+    "contrast",
+    "survey",
+    "families",
+    "sinks",
+    "sparsity",
+    "naming",
+    "bases",
+    "toy",
+}
 
 
 @cache

@@ -223,7 +223,7 @@ def family() -> None:
 
 
 def house() -> None:
-    card = Card(860, 380, "The rooms of headwise, from left to right")
+    card = Card(860, 446, "The rooms of headwise, from left to right")
     columns = [
         ("input", LINE, {"tasks": "prompts with labels\nor answers", "corpus": "ordinary text"}),
         ("model", BLUE, {"model": "load, capture, edit,\nsplit, check"}),
@@ -241,6 +241,7 @@ def house() -> None:
                 "families": "circuits that agree",
                 "sinks": "parked attention",
                 "sparsity": "how few channels",
+                "naming": "names that are tested",
             },
         ),
         ("people", GREEN, {"show": "terminal, pages,\nnotebooks", "cli": "the command"}),
@@ -258,14 +259,14 @@ def house() -> None:
             card.arrow(x + 126, 83, x + 138, 83, ink=INK)
     card.box(
         20,
-        332,
+        398,
         824,
         32,
         "types · tokens · files · jsons · validation · randomness · intervals · progress      "
         "scale: long work in a folder",
         size=12,
     )
-    card.text(432, 322, "below every room: value types and small helpers", size=11)
+    card.text(432, 388, "below every room: value types and small helpers", size=11)
     card.write("house")
 
 
