@@ -11,7 +11,7 @@ from pydantic import Field
 
 from headwise.errors import HeadwiseError
 from headwise.strings import printable
-from headwise.validation import Index, Name, Row, Sha256, Shape, check
+from headwise.validation import Index, Row, Sha256, Shape, ShortText, check
 
 
 class Part(Shape):
@@ -23,7 +23,7 @@ class Part(Shape):
 class Whole(Shape):
     version: int = Field(alias="schema", ge=1, le=1)
     digest: Sha256
-    title: Name
+    title: ShortText
     parts: Row[Part]
     best: Part | None = None
 
