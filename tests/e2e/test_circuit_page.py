@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Opener, browsed, fits, running, watched
+from browsing import Opener, browsed, fits
 from tiny import prompts_of, tiny
 
 import headwise
@@ -46,18 +45,6 @@ def large() -> Circuit:
     ]
     tokens = ("<img src=x onerror=document.title='broken'>", "b", "c", "d")
     return Circuit((*nodes, answer), (*last, *inner), tokens=tokens, prompt="x", answer="d")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with running() as started:
-        yield started
-
-
-@pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Iterator[Opener]:
-    with watched(browser, tmp_path) as opener:
-        yield opener
 
 
 @pytest.fixture

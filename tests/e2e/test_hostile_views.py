@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import browsed, opened
 from family_runs import edge, prompt_row, write_run
 from tiny import prompts_of, tiny
 from toy_answers import answer_lines, small_model, write_lines
@@ -29,19 +27,7 @@ from headwise.show.why.page import page as why_page
 from headwise.types import Estimate, Head
 from headwise.why.explain import Explanation, explain
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-CHROMIUM = os.environ.get("HEADWISE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium found: install it, or set HEADWISE_CHROMIUM to a browser"
-)
-SWITCHES = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--no-first-run",
-]
-
+pytestmark = browsed
 RUN = "alert(1);window.ran=1"
 HOSTILE = (
     f'"><img src=x onerror="{RUN}">',
@@ -57,38 +43,23 @@ FOREIGN = "img, svg[onload], a[href*=evil], a[href^=javascript], iframe, object,
 """What can only have come out of the data."""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
-        yield opened
-        opened.close()
-
-
 @pytest.fixture
-def inert(browser: Any, tmp_path: Path) -> Callable[[str], Any]:
+def inert(browser: Any, tmp_path: Path) -> Callable[[str], str]:
     """Open markup; it must ask for nothing, run nothing and hold no element that the data asked for."""
 
-    def opened(markup: str) -> Any:
+    def checked(markup: str) -> str:
         file = tmp_path / "page.html"
         file.write_text(markup, encoding="utf-8", errors="replace")
-        troubles: list[str] = []
-        asked: list[str] = []
-        shown = browser.new_page()
-        shown.on("pageerror", lambda error: troubles.append(str(error)))
-        shown.on("dialog", lambda dialog: (troubles.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        shown.on("request", lambda request: asked.append(request.url))
-        shown.route(re.compile(r"^(?!file:)"), lambda route: route.abort())
-        shown.goto(file.as_uri())
+        tried: list[str] = []
+        shown = opened(browser, file, tried)
         shown.wait_for_timeout(150)
         found = shown.locator(FOREIGN).count(), shown.evaluate("window.ran"), shown.inner_text("body")
         shown.close()
-        assert troubles == []
-        assert [url for url in asked if url != file.as_uri() and not url.startswith(("data:", "blob:"))] == []
+        assert tried == []
         assert found[:2] == (0, None)
         return found[2]
 
-    return opened
+    return checked
 
 
 def cell(view: str) -> str:
@@ -124,23 +95,23 @@ def why() -> Explanation:
     return replace(plain, tokens=(ALL,) * len(plain.tokens), prompt=ALL, answer=answer)
 
 
-def test_the_test_would_notice(inert: Callable[[str], Any]) -> None:
+def test_the_test_would_notice(inert: Callable[[str], str]) -> None:
     for markup in HOSTILE[:4]:
         with pytest.raises(AssertionError):
             inert(cell(markup))
 
 
-def test_a_circuit(inert: Callable[[str], Any], circuit: Circuit) -> None:
+def test_a_circuit(inert: Callable[[str], str], circuit: Circuit) -> None:
     assert "<img src=x" in inert(cell(circuit._repr_html_()))
     assert "<img src=x" in inert(circuit_page(circuit))
 
 
-def test_an_explanation(inert: Callable[[str], Any], why: Explanation) -> None:
+def test_an_explanation(inert: Callable[[str], str], why: Explanation) -> None:
     assert "<img src=x" in inert(cell(why._repr_html_()))
     assert "<img src=x" in inert(why_page(why))
 
 
-def test_attribution(inert: Callable[[str], Any]) -> None:
+def test_attribution(inert: Callable[[str], str]) -> None:
     rows = [
         AttributionRow(
             head="L1H1",
@@ -159,14 +130,14 @@ def test_attribution(inert: Callable[[str], Any]) -> None:
     inert(attribution_report(rows, ALL).html())
 
 
-def test_features(inert: Callable[[str], Any]) -> None:
+def test_features(inert: Callable[[str], str]) -> None:
     found = headwise.find_features(worded_model(), "binding", heads="L1H2", prompts=40, test=12, scan=12)
     hostile = replace(found, task=ALL, model=ALL, warnings=(ALL,))
     assert "<img src=x" in inert(cell(hostile._repr_html_()))
     inert(features_report(hostile).html())
 
 
-def test_families(inert: Callable[[str], Any], tmp_path: Path) -> None:
+def test_families(inert: Callable[[str], str], tmp_path: Path) -> None:
     prompts = [
         prompt_row(i, {"kind": HOSTILE[i % 2], "<b>name</b>": ALL}, text=ALL, answer=ALL, wrong=ALL, top=ALL)
         for i in range(24)
@@ -179,7 +150,7 @@ def test_families(inert: Callable[[str], Any], tmp_path: Path) -> None:
     inert(families_report(found).html())
 
 
-def test_sinks(inert: Callable[[str], Any]) -> None:
+def test_sinks(inert: Callable[[str], str]) -> None:
     texts = [one["prompt"] for one in answer_lines(6)]
     found = headwise.find_sinks(small_model(), texts, threshold=0.1, traced=2, proved=1)
     hostile = replace(
@@ -193,7 +164,7 @@ def test_sinks(inert: Callable[[str], Any]) -> None:
     assert "<img src=x" in inert(sinks_report(hostile).html())
 
 
-def test_sparsity(inert: Callable[[str], Any], tmp_path: Path) -> None:
+def test_sparsity(inert: Callable[[str], str], tmp_path: Path) -> None:
     task = write_lines(tmp_path / "answers.jsonl", answer_lines(3))
     found = headwise.find_sparsity(small_model(), task, prompts=3, rotations=1)
     hostile = replace(found, model=ALL, task=ALL, notes=(ALL,))
@@ -201,7 +172,7 @@ def test_sparsity(inert: Callable[[str], Any], tmp_path: Path) -> None:
     assert "<img src=x" in inert(sparsity_report(hostile).html())
 
 
-def test_head_roles(inert: Callable[[str], Any]) -> None:
+def test_head_roles(inert: Callable[[str], str]) -> None:
     places: dict[Role, Estimate] = {role: Estimate(0.9, 0.8, 1.0, n=4, clusters=4) for role in ROLES}
     roles = HeadRoles(ALL, "0" * 64, 4, 8, 0, (HeadRole(Head(0, 0), places),))
     assert "<img src=x" in inert(cell(roles._repr_html_()))

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 import pytest
+from browsing import Opener, browsed, fits
 
 from headwise.show.kit.report import TRACES, Figure, Markdown, Report, Section, Table
 from headwise.show.kit.theme import DARK, INK, PALETTE, styled
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-CHROMIUM = os.environ.get("HEADWISE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium found: install it, or set HEADWISE_CHROMIUM"),
-    pytest.mark.slow,
-]
+pytestmark = [browsed, pytest.mark.slow]
 MARKS = {
     "scatter": ".scatterlayer path.point",
     "bar": ".barlayer path",
@@ -49,40 +42,23 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Report("t", sections).write(tmp_path_factory.mktemp("report") / "report.html")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as made:
-        opened = made.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
-
-
-def opened(browser: Any, file: Path, scheme: str) -> tuple[Any, list[str]]:
-    page = browser.new_page(viewport={"width": 1100, "height": 800}, color_scheme=scheme)
-    wrong: list[str] = []
-    page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on(
-        "request",
-        lambda asked: None if asked.url.startswith(("file:", "data:", "blob:")) else wrong.append(asked.url),
-    )
-    page.goto(file.as_uri())
+def drawn(show: Opener, file: Path, scheme: str = "light") -> Any:
+    page = show(file, viewport={"width": 1100, "height": 800}, color_scheme=scheme)
     page.wait_for_selector("#f3 .main-svg")
-    return page, wrong
+    return page
 
 
-def test_every_kind_of_trace_is_drawn_and_nothing_is_asked_for(browser: Any, page_file: Path) -> None:
-    page, wrong = opened(browser, page_file, "light")
+def test_every_kind_of_trace_is_drawn_and_nothing_is_asked_for(show: Opener, page_file: Path) -> None:
+    page = drawn(show, page_file)
     assert tuple(MARKS) == TRACES
     for number, name in enumerate(TRACES):
         assert page.locator(f"#f{number} {MARKS[name]}").count() > 0, name
-    assert wrong == []
 
 
-def test_colours_follow_the_page(browser: Any, page_file: Path) -> None:
+def test_colours_follow_the_page(show: Opener, page_file: Path) -> None:
     colours = "[...document.querySelectorAll('#f1 .barlayer path')].map((bar) => getComputedStyle(bar).fill)"
-    light, _ = opened(browser, page_file, "light")
-    dark, _ = opened(browser, page_file, "dark")
+    light = drawn(show, page_file)
+    dark = drawn(show, page_file, "dark")
     before, after = light.evaluate(colours), dark.evaluate(colours)
     assert before[0] == _rgb(PALETTE[0]) and after[0] == _rgb(DARK[PALETTE[0]])
     assert before[1] == after[1] == _rgb("#123456")  # a colour that is no part of the theme stays
@@ -93,20 +69,19 @@ def test_colours_follow_the_page(browser: Any, page_file: Path) -> None:
     assert light.evaluate(colours) == after
 
 
-def test_a_folded_section_is_one_line_until_it_is_opened(browser: Any, page_file: Path) -> None:
-    page, wrong = opened(browser, page_file, "light")
+def test_a_folded_section_is_one_line_until_it_is_opened(show: Opener, page_file: Path) -> None:
+    page = drawn(show, page_file)
     assert page.locator("#f4 .main-svg").count() == 0
     assert page.locator("details.fold").bounding_box()["height"] < 70
     page.click("nav a[href='#s1']")
     page.wait_for_selector("#f4 .main-svg")
     # Drawn at the width that it has now, not at the width of a closed fold.
     assert page.locator("#f4 .main-svg").first.bounding_box()["width"] > 700
-    assert wrong == []
 
 
-def test_a_wide_table_scrolls_inside_the_page(browser: Any, page_file: Path) -> None:
-    page, _ = opened(browser, page_file, "light")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+def test_a_wide_table_scrolls_inside_the_page(show: Opener, page_file: Path) -> None:
+    page = drawn(show, page_file)
+    assert fits(page)
     assert page.evaluate(
         "(() => { const box = document.querySelector('.scroll'); return box.scrollWidth > box.clientWidth; })()"
     )

@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from browsing import Opener, browsed, fits, running, watched
+from browsing import Opener, browsed, fits
+from odd_tokens import ODD, ODD_SHOWN
 from tiny import prompts_of, tiny
 
 from headwise.errors import HeadwiseError
@@ -23,21 +22,6 @@ from headwise.show.notebook import explanation
 from headwise.show.why.page import page, write_page
 from headwise.why.explain import Explanation, explain
 from make_web import WEB
-
-ODD = (
-    "<script>alert(1)</script>",
-    "\n",
-    " 🎉",
-    "👩‍👩‍👧",
-    " שלום",
-    " مرحبا",
-    "\u202e",
-    "</",
-    "&amp;",
-    "\t",
-    " ",
-    "{{data}}",
-)
 
 
 @pytest.fixture(scope="module")
@@ -49,18 +33,6 @@ def why() -> Explanation:
 def odd(why: Explanation) -> Explanation:
     answer = replace(why.answer, text=" <img src=x onerror=alert(2)>", wrong_text=" שלום")
     return replace(why, tokens=ODD, prompt="".join(ODD), answer=answer)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with running() as started:
-        yield started
-
-
-@pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Iterator[Opener]:
-    with watched(browser, tmp_path) as opener:
-        yield opener
 
 
 def number(text: str) -> float:
@@ -104,8 +76,7 @@ def test_the_heat_is_the_pattern(show: Opener, why: Explanation) -> None:
 def test_hostile_prompt_is_text(show: Opener, odd: Explanation) -> None:
     shown = show(page(odd))
     said = shown.locator(".tokens button").all_text_contents()
-    assert said[:6] == ["<script>alert(1)</script>", "⏎", "·🎉", "👩‍👩‍👧", "·שלום", "·مرحبا"]
-    assert said[6:] == ["U+202E", "</", "&amp;", "⇥", "·", "{{data}}"]
+    assert said == ODD_SHOWN
     assert shown.locator("script").count() == 2
     assert shown.locator("img").count() == 0
 

@@ -27,7 +27,7 @@ SWITCHES = [
 ]
 
 Opener = Callable[..., Any]
-"""Opens the text of a page; settings are those of a browser's page, such as ``viewport``."""
+"""Opens a page, from its text or its file; settings are those of a browser's page, such as ``viewport``."""
 
 
 @contextmanager
@@ -40,31 +40,42 @@ def running() -> Iterator[Any]:
         opened.close()
 
 
+def opened(browser: Any, file: Path, tried: list[str], **settings: Any) -> Any:
+    """A page in the browser, and in ``tried`` all that a page must not do: say, ask for, or open something."""
+    shown = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **settings})
+    shown.on("console", lambda said: tried.append(f"{said.type}: {said.text}"))
+    shown.on("pageerror", lambda error: tried.append(str(error)))
+    shown.on("dialog", lambda dialog: (tried.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    # What a page makes itself (data, blob) comes from nowhere else.
+    allowed = (file.as_uri(), "data:", "blob:")
+    shown.on("request", lambda asks: None if asks.url.startswith(allowed) else tried.append(asks.url))
+    shown.route(re.compile(r"^(?!file:)"), lambda route: route.abort())
+    shown.goto(file.as_uri())
+    return shown
+
+
 @contextmanager
 def watched(browser: Any, folder: Path) -> Iterator[Opener]:
-    """Opens pages from a file; in the end none of them may have tried anything."""
-    troubles: list[str] = []
-    asked: list[str] = []
+    """Opens pages, from their text or their file; in the end none of them may have tried anything."""
+    tried: list[str] = []
     pages: list[Any] = []
 
-    def opener(markup: str, **settings: Any) -> Any:
-        file = folder / f"page{len(pages)}.html"
-        file.write_text(markup, encoding="utf-8", errors="replace")
-        shown = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **settings})
-        shown.on("console", lambda said: troubles.append(f"{said.type}: {said.text}"))
-        shown.on("pageerror", lambda error: troubles.append(str(error)))
-        shown.on("dialog", lambda dialog: (troubles.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        shown.on("request", lambda request: asked.append(request.url))
-        shown.route(re.compile(r"^(?!file:)"), lambda route: route.abort())
-        shown.goto(file.as_uri())
-        pages.append(shown)
-        return shown
+    def opener(page: str | Path, **settings: Any) -> Any:
+        pages.append(opened(browser, _file(page, folder, len(pages)), tried, **settings))
+        return pages[-1]
 
     yield opener
     for shown in pages:
         shown.close()
-    assert troubles == []
-    assert [url for url in asked if not re.search(r"/page\d+\.html$|^data:", url)] == []
+    assert tried == []
+
+
+def _file(page: str | Path, folder: Path, number: int) -> Path:
+    if isinstance(page, Path):
+        return page
+    file = folder / f"page{number}.html"
+    file.write_text(page, encoding="utf-8", errors="replace")
+    return file
 
 
 def fits(shown: Any) -> bool:

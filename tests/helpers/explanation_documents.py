@@ -9,6 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from headwise.show.kit.page import mounted
+
+Document = dict[str, Any]
+VISIBLE = ".side-table:not([hidden])"
+"""The table of the side that a page shows."""
 WORDS = (
     "When",
     " John",
@@ -27,9 +32,13 @@ WORDS = (
 )
 
 
+def page_of(data: Document) -> str:
+    return mounted("an explanation", data, "")
+
+
 def document(
     tokens: Sequence[str] = WORDS, *, query: int = 13, key: int = 9, seed: int = 0, writers: int = 18
-) -> dict[str, Any]:
+) -> Document:
     """The JSON of one explanation (schema 2), with the pattern that only pages have."""
     draw = np.random.default_rng(seed)
     attention = 0.71

@@ -263,6 +263,7 @@ def cosines(found: FamiliesResult, first: int, second: int) -> go.Figure:
     styled(figure, height=600, margin={"l": 56, "r": 24, "t": 92, "b": 64})
     figure.update_layout(legend={"y": 1.08})
     figure.update_xaxes(
+        type="category",  # said, since a side without signals has no names from which Plotly could tell
         categoryorder="array",
         categoryarray=heads,
         tickangle=-90,
