@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,23 @@ if TYPE_CHECKING:
 
 _names = itertools.count()
 _registry_lock = threading.Lock()
+
+
+class Stopped(Exception):
+    """A pass was ended in the middle, because its result is no longer wanted."""
+
+
+_unwanted: ContextVar[Callable[[], bool] | None] = ContextVar("unwanted", default=None)
+
+
+@contextmanager
+def stoppable(unwanted: Callable[[], bool]) -> Iterator[None]:
+    """Inside, a pass asks at every layer whether it is still wanted, and ends with :class:`Stopped` if it is not."""
+    outside = _unwanted.set(unwanted)
+    try:
+        yield
+    finally:
+        _unwanted.reset(outside)
 
 
 class _Enough(Exception):
@@ -142,7 +160,7 @@ def _leave(left: list[Tensor], _module: Any, _args: tuple, output: Any) -> None:
 def _instrumented(model: Model, every: Sequence[Instruments]) -> Iterator[threading.local]:
     """In the ``mine`` that it gives, each thread says which of ``every`` it follows for the time of its pass."""
     name = f"headwise-{next(_names)}"
-    mine = threading.local()
+    mine, unwanted = threading.local(), _unwanted.get()
 
     def function(
         module: Any,
@@ -167,6 +185,8 @@ def _instrumented(model: Model, every: Sequence[Instruments]) -> Iterator[thread
             return attend(call), None
         if mine.given_up.is_set():
             raise _Enough
+        if unwanted is not None and unwanted():
+            raise Stopped
         return _attended(call, instruments), None
 
     # Passes on one model take turns: its config says which attention function runs. Other models are free to run.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headwise.basis_names import BasisName
 from headwise.circuits.counterfactual import Outcome
 from headwise.tracing.mlps import MLPAccount, SignedTotals
 from headwise.tracing.search import SideSignals
 from headwise.tracing.writers import WriterSet
 from headwise.types import Component, Side
 from headwise.why.consequence import Consequence
-from headwise.why.proof import ControlTest, Proof, Spread
-from headwise.why.what import What
+from headwise.why.proof import ControlTest, Proof, Spread, Verdict
+from headwise.why.question import Answer, Question
+from headwise.why.what import PlaceSplit, What
 from headwise.why.who import Who, WriterRow
 
 if TYPE_CHECKING:
@@ -25,20 +28,64 @@ FEATURE_WRITERS = 40
 OTHERS = "others"
 
 
+FIELDS = (
+    *("schema", "model", "prompt", "tokens", "start", "head", "query", "key", "attention", "logit", "answer"),
+    *(
+        "chosen_because",
+        "runners_up",
+        "notices",
+        "basis",
+        "log_odds",
+        "relative",
+        "place",
+        "what",
+        "who",
+        "cause",
+    ),
+    *("consequence", "proof", "controls", "verdict", "transfer", "rivals", "features", "sentence", "seconds"),
+)
+"""The document's fields in their order."""
+
+
 def to_json(why: Explanation) -> dict[str, Any]:
     """Everything but the pattern of the whole head and the rows that are merged into ``others``."""
-    question, answer, what = why.question, why.answer, why.what
+    made = {
+        **asked(why.model, why.prompt, why.tokens, why.start, why.question, why.answer, why.basis),
+        **placed(why.what, why.place),
+        **tabled(why.what, why.who),
+        **observed(why.proof),
+        **controlled(why.proof.controls, why.verdict),
+        **followed(why.consequence),
+        "transfer": None,
+        "features": _features(why.what, why.who, why.proof) if why.what.features else None,
+        "sentence": why.sentence,
+        "seconds": round(why.seconds, 4),
+    }
+    return {name: made[name] for name in FIELDS}
+
+
+# --- its parts, in the order in which they become known --------------------------------------------------------------
+
+
+def asked(
+    model: str,
+    prompt: str | None,
+    tokens: Sequence[str],
+    start: int,
+    question: Question,
+    answer: Answer,
+    basis: BasisName,
+) -> dict[str, Any]:
+    """Which cell is meant, and by which answer its effect is measured."""
     return {
         "schema": SCHEMA,
-        "model": why.model,
-        "prompt": why.prompt,
-        "tokens": list(why.tokens),
-        "start": why.start,
+        "model": model,
+        "prompt": prompt,
+        "tokens": list(tokens),
+        "start": start,
         "head": str(question.cell.head),
         "query": question.cell.query,
         "key": question.cell.key,
-        "attention": what.attention,
-        "logit": what.logit,
         "answer": {
             "text": answer.text,
             "wrong": answer.wrong_text,
@@ -53,22 +100,21 @@ def to_json(why: Explanation) -> dict[str, Any]:
             for r in question.runners_up
         ],
         "notices": list(question.notices),
-        "basis": why.basis.to_json(),
-        "log_odds": _log_odds(what, why.who),
+        "basis": basis.to_json(),
+    }
+
+
+def placed(what: What, place: PlaceSplit) -> dict[str, Any]:
+    """The attention itself, whether it is for content or for place, and the keys that lost."""
+    return {
+        "attention": what.attention,
+        "logit": what.logit,
         "relative": {
             "logit": what.relative,
             "channels_needed": what.channels_needed,
             "sparsity": what.sparsity,
         },
-        "place": why.place.to_json(),
-        "what": _what(what),
-        "who": [_row(row, what) for row in why.who.rows],
-        "cause": _causes(why.who),
-        "consequence": _consequence(why.consequence),
-        "proof": _proof(why.proof),
-        "controls": [_control(control) for control in why.proof.controls],
-        "verdict": why.verdict.to_json(),
-        "transfer": None,
+        "place": place.to_json(),
         "rivals": [
             {
                 "key": rival.key,
@@ -78,10 +124,33 @@ def to_json(why: Explanation) -> dict[str, Any]:
             }
             for rival in what.rivals
         ],
-        "features": _features(what, why.who, why.proof) if what.features else None,
-        "sentence": why.sentence,
-        "seconds": round(why.seconds, 4),
     }
+
+
+def tabled(what: What, who: Who) -> dict[str, Any]:
+    """The one table, and what of it causes the attention."""
+    return {
+        "log_odds": _log_odds(what, who),
+        "what": _what(what),
+        "who": [_row(row, what) for row in who.rows],
+        "cause": _causes(who),
+    }
+
+
+def observed(proof: Proof) -> dict[str, Any]:
+    """The model without the cause."""
+    return {"proof": _proof(proof)}
+
+
+def controlled(controls: Sequence[ControlTest], verdict: Verdict | None = None) -> dict[str, Any]:
+    """The controls, and once all of them are measured the three words."""
+    made: dict[str, Any] = {"controls": [_control(control) for control in controls]}
+    return made if verdict is None else {**made, "verdict": verdict.to_json()}
+
+
+def followed(consequence: Consequence) -> dict[str, Any]:
+    """What the head does with what it read."""
+    return {"consequence": _consequence(consequence)}
 
 
 # --- the table -------------------------------------------------------------------------------------------------------

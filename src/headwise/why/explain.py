@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from headwise.arguments import count, share
-from headwise.bases.basis import Bases
 from headwise.basis_names import BasisKind, BasisName
 from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.errors import HeadwiseError
-from headwise.model.stream import split
 from headwise.randomness import seeded
 from headwise.strings import in_short
-from headwise.tokens import Prompt, shown, shown_after
+from headwise.tokens import Prompt, shown_after
 from headwise.tracing.table import LogOddsTable, WriterTable, log_odds_table
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Head, Side
 from headwise.why.attention import sinks_of
 from headwise.why.consequence import Consequence, consequence
 from headwise.why.controls import DRAWS
-from headwise.why.document import to_json
-from headwise.why.proof import Proof, Verdict, prove, verdict
-from headwise.why.question import Answer, Question, ask, find_answer
+from headwise.why.document import asked, controlled, followed, observed, placed, tabled, to_json
+from headwise.why.proof import Proof, Verdict, foresee, prove, verdict
+from headwise.why.question import Answer, PromptReading, Question, ask, find_answer
 from headwise.why.sentence import sentence
 from headwise.why.what import PlaceSplit, What, place_split, what
 from headwise.why.who import SIDES, Who, who
@@ -213,6 +211,59 @@ def explain(
     Explanation
         Question, what, who and proof, as values, as a sentence and as a page.
     """
+    steps = explain_steps(
+        model,
+        prompt,
+        head=head,
+        query=query,
+        key=key,
+        answer=answer,
+        wrong=wrong,
+        features=features,
+        tau=tau,
+        basis=basis,
+        draws=draws,
+        seed=seed,
+        start=start,
+        progress=progress,
+    )
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            return finished.value
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One part of an explanation as soon as it is known."""
+
+    name: Literal["question", "place", "table", "predicted", "observed", "controls", "consequence", "done"]
+    part: Callable[[], dict[str, Any]]
+    """Makes the fields of the document that are known now; the last step makes all of it, ``to_json()``."""
+
+
+def explain_steps(
+    model: Model,
+    prompt: Prompt | PromptReading,
+    *,
+    head: Head | str | None = None,
+    query: str | int | None = None,
+    key: str | int | None = None,
+    answer: str | int | None = None,
+    wrong: str | int | None = None,
+    features: FeatureBank | str | Path | Sequence[FeatureBank | str | Path] = (),
+    tau: float | None = None,
+    basis: BasisKind = "singular",
+    draws: int = DRAWS,
+    seed: int = 0,
+    start: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Generator[Step, None, Explanation]:
+    """:func:`explain`, step by step: the parts of the document as they become known, then the explanation itself.
+
+    A prompt that was read already is given as its :class:`PromptReading`, with the basis and start of that.
+    """
     clock = _Clock(progress)
     banks = [
         _bank(one, model)
@@ -221,42 +272,49 @@ def explain(
     tau = None if tau is None else share(tau, "tau")
     draws = count(draws, "draws", "leaves no controls")
     seeded(seed)  # a seed that no generator takes is refused now, not after the search
-    if isinstance(prompt, str) and not prompt.strip():
-        raise HeadwiseError("the prompt is empty: give the text the model is to read")
-    bases = Bases.of(model, basis)
-    token_ids = model.prompt_ids(prompt)
-    if len(token_ids) < 2:
-        raise HeadwiseError(
-            "the prompt is one token long, so every head can only read that token: give a longer one"
-        )
-    tokens = shown(model.tokenizer, token_ids)
     with torch.no_grad():
         clock.start("reading the prompt")
-        stream = split(model, token_ids, start=start)
-        up = PromptWrites(stream, 0, bases)
+        read = (
+            prompt
+            if isinstance(prompt, PromptReading)
+            else PromptReading.of(model, prompt, basis=basis, start=start)
+        )
+        up, token_ids, tokens = read.up, read.token_ids, read.tokens
         clock.start("finding the question")
-        found = find_answer(model, token_ids, _last_logits(model, stream), answer, wrong)
+        found = find_answer(model, token_ids, read.logits, answer, wrong)
         question = ask(model, up, tokens, found, head, query, key)
         chosen = _features(banks, question.cell.head)
+        stream, named = up.stream, up.bases.name
+    yield Step(
+        "question", lambda: asked(model.name, read.prompt, tokens, stream.start, question, found, named)
+    )
+    with torch.no_grad():
         clock.start("what made the score")
         table = log_odds_table(up, question.cell)
         made = what(up, table, chosen)
         place = place_split(up, table)
+    yield Step("place", lambda: placed(made, place))
+    with torch.no_grad():
         clock.start("who wrote it")
         writers = who(up, table, made, chosen, tau)
         tables: dict[Side, WriterTable] = {side: WriterTable.of(table, side) for side in SIDES}
+    yield Step("table", lambda: tabled(made, writers))
+    with torch.no_grad():
         clock.start("what it does")
         done = consequence(
             up, question.cell, found, lambda token: shown_after(model.tokenizer, token_ids, token)
         )
         clock.start("proof")
         rival = _partner(up, table, made) if chosen else None
-        proof = prove(up, table, found, writers.headline, chosen, rival, draws=draws, seed=seed)
+        foreseen = foresee(table, writers.headline, draws=draws, seed=seed)
+    yield Step("predicted", lambda: controlled(foreseen.tests))
+    with torch.no_grad():
+        proof = prove(up, table, found, foreseen, chosen, rival, draws=draws, seed=seed)
         pattern = stream.whole_pattern(question.cell.head)
         clock.stop()
-    return Explanation(
+    why = Explanation(
         model=model.name,
-        prompt=prompt if isinstance(prompt, str) else None,
+        prompt=read.prompt,
         tokens=tokens,
         question=question,
         answer=found,
@@ -268,11 +326,16 @@ def explain(
         verdict=verdict(proof, found),
         tables=tables,
         pattern=pattern.cpu(),
-        basis=bases.name,
+        basis=named,
         seconds=sum(clock.stages.values()),
         stages=dict(clock.stages),
         start=stream.start,
     )
+    yield Step("observed", lambda: observed(proof))
+    yield Step("controls", lambda: controlled(proof.controls, why.verdict))
+    yield Step("consequence", lambda: followed(why.consequence))
+    yield Step("done", why.to_json)
+    return why
 
 
 def _partner(up: PromptWrites, table: LogOddsTable, made: What) -> int | None:
@@ -280,13 +343,6 @@ def _partner(up: PromptWrites, table: LogOddsTable, made: What) -> int | None:
     rows = [up.stream.pattern(layer, table.cell.query, up.prompt) for layer in range(up.n_layers)]
     sinks = sinks_of(torch.cat(rows), table.cell.query)
     return next((rival.key for rival in made.rivals if rival.key not in sinks), None)
-
-
-def _last_logits(model: Model, stream: Any) -> torch.Tensor:
-    from headwise.tracing.seeds import Readout
-
-    last = stream.final[0, int(stream.batch.starts[0] + stream.batch.lengths[0]) - 1]
-    return Readout.of(model, last).logits(last)
 
 
 def _bank(given: FeatureBank | str | Path, model: Model) -> FeatureBank:

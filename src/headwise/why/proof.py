@@ -123,11 +123,36 @@ class Proof:
         return max((abs(predicted - observed) for predicted, observed in pairs), default=0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class Foreseen:
+    """What the algebra says before the model is run again: the controls, and the next-best writers."""
+
+    cause: WriterSet | None
+    controls: tuple[Control, ...] = ()
+    others: tuple[Component, ...] = ()
+    left: float | None = None
+    """The attention without the next-best writers."""
+
+    @property
+    def tests(self) -> tuple[ControlTest, ...]:
+        """The controls, of which nothing but the attention is known yet."""
+        return tuple(
+            ControlTest(one.name, one.text, tuple(one.left.tolist()), one.p) for one in self.controls
+        )
+
+
+def foresee(table: LogOddsTable, cause: WriterSet | None, *, draws: int, seed: int = 0) -> Foreseen:
+    """Draw the controls and find the next-best writers of a cause."""
+    if cause is None:
+        return Foreseen(None)
+    return Foreseen(cause, tuple(controls(table, cause, seed, draws)), *next_best(table, cause))
+
+
 def prove(
     up: PromptWrites,
     table: LogOddsTable,
     answer: Answer,
-    cause: WriterSet | None,
+    foreseen: Foreseen,
     features: Sequence[BankFeature] = (),
     rival: int | None = None,
     *,
@@ -139,9 +164,8 @@ def prove(
     The cause is removed as vectors from the query or the keys. Whatever else is tried is a row of attention that the
     algebra gives, which one vector sets: what the head carries with it.
     """
-    cell = table.cell
-    made = [] if cause is None else controls(table, cause, seed, draws)
-    others, left = ((), None) if cause is None else next_best(table, cause)
+    cell, cause = table.cell, foreseen.cause
+    others, left = foreseen.others, foreseen.left
     tests = [
         (feature, kind, edit) for feature in features for kind, edit in _feature_edits(cell, feature, rival)
     ]
@@ -151,7 +175,7 @@ def prove(
     rows = [] if without is None else [without]
     if cause is not None and others:
         rows.append(writers_row(table, cause.side, others))
-    rows += [row for control in made for row in control.tried]
+    rows += [row for control in foreseen.controls for row in control.tried]
     plans += [[set_row(up, cell, row)] for row in rows]
     stream = up.stream
     seen = outcomes(stream.model, stream.token_ids[up.prompt], plans, answer, [cell], start=stream.start)
@@ -172,7 +196,7 @@ def prove(
         after=after,
         predicted=cause.after,
         next_best=best,
-        controls=tuple(_tested(control, seen, answer, before, change) for control in made),
+        controls=tuple(_tested(one, seen, answer, before, change) for one in foreseen.controls),
         features=feature_tests,
     )
 

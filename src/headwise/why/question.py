@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from headwise.bases.basis import Bases
+from headwise.basis_names import BasisKind
 from headwise.circuits.counterfactual import Outcome
 from headwise.errors import HeadwiseError
-from headwise.tokens import answer_token, one_cell, one_position, shown_after
-from headwise.tracing.seeds import answer_shares, likelihood_shares
+from headwise.model.stream import split
+from headwise.tokens import Prompt, answer_token, one_cell, one_position, shown, shown_after
+from headwise.tracing.seeds import Readout, answer_shares, last_of, likelihood_shares
 from headwise.tracing.writes import PromptWrites
 from headwise.types import AnswerIds, Cell, Head
 
@@ -26,6 +29,49 @@ if TYPE_CHECKING:
 RUNNERS_UP = 4
 MUCH = 0.05
 """A head brings much of the answer from this part of all that is brought."""
+
+
+@dataclass(frozen=True, eq=False)
+class PromptReading:
+    """One prompt as the model read it, in one pass: what every question about it shares."""
+
+    prompt: str | None
+    """The prompt as text; None if token ids were given."""
+    token_ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    """[T]: its tokens as text."""
+    up: PromptWrites
+    logits: Tensor
+    """[vocabulary]: of the next token."""
+
+    @classmethod
+    @torch.no_grad()
+    def of(
+        cls, model: Model, prompt: Prompt, *, basis: BasisKind = "singular", start: int = 0
+    ) -> PromptReading:
+        """Read a prompt; one that is too short to ask about is refused."""
+        token_ids = readable(model, prompt)
+        up = PromptWrites(split(model, token_ids, start=start), 0, Bases.of(model, basis))
+        last = last_of(up)
+        return cls(
+            prompt if isinstance(prompt, str) else None,
+            tuple(token_ids),
+            shown(model.tokenizer, token_ids),
+            up,
+            Readout.of(model, last).logits(last),
+        )
+
+
+def readable(model: Model, prompt: Prompt) -> list[int]:
+    """The token ids of a prompt in which a head can read another token."""
+    if isinstance(prompt, str) and not prompt.strip():
+        raise HeadwiseError("the prompt is empty: give the text the model is to read")
+    token_ids = model.prompt_ids(prompt)
+    if len(token_ids) < 2:
+        raise HeadwiseError(
+            "the prompt is one token long, so every head can only read that token: give a longer one"
+        )
+    return token_ids
 
 
 @dataclass(frozen=True, kw_only=True)
