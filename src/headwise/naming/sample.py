@@ -1,0 +1,439 @@
+"""Which cells a name is found and tested on: drawn in one pass, of every subject at once, and nothing else is kept.
+
+A first look at some explore texts gives each subject its *levels*: quantiles of its scores over all cells. Then every
+text gives each subject at most one cell of a kind:
+
+    positive   a cell at or above θ (99 %), drawn at random among them
+    own        its own-slot negative (A): the same destination and another source, or the same source and another
+               destination for a subject of the query's side, below the median
+    random     a cell of another text, at any place (B), below the 95 % level
+    matched    the cell at the positive's own two positions in another text (C), below the 95 % level
+    near       a cell between the 80 % and 95 % levels (D)
+    middle, upper, top     cells of the bands 95–99 %, 99–99.9 %, and above
+    strongest  its largest score, if that is positive
+
+Texts come in an order that their content gives, so the first ones that have a cell are a random sample. The first token
+attracts attention whatever it is; cells that read it are left out, and are what a sink's own subject looks at alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headwise.bases.basis import Bases
+from headwise.basis_names import BasisName
+from headwise.naming.activation import Activations
+from headwise.naming.cells import Cells
+from headwise.naming.signals import Subject
+from headwise.progress import Tick
+from headwise.randomness import keyed
+from headwise.scale.stages import ValueJob
+from headwise.scale.work import Chunk
+
+if TYPE_CHECKING:
+    from headwise.contrast.bank import BankFeature
+    from headwise.model.model import Model
+    from headwise.naming.halves import Half
+    from headwise.types import Head
+
+Kind = Literal["positive", "own", "random", "matched", "near", "middle", "upper", "top", "strongest"]
+KINDS: tuple[Kind, ...] = (
+    "positive",
+    "own",
+    "random",
+    "matched",
+    "near",
+    "middle",
+    "upper",
+    "top",
+    "strongest",
+)
+QUANTILES = (0.5, 0.8, 0.95, 0.99, 0.999)
+LEAST_ATTENTION = 0.1
+"""A head does not attend to a cell that gets less of its row, however rare more is."""
+PILOT = 64
+"""Explore texts that give the levels."""
+PILOT_CELLS = 256
+"""Cells of each of them, the same for all subjects."""
+BATCH = 16
+"""Texts that pass through the model together."""
+PARTNERS = 8
+"""Other texts that are tried for a negative."""
+KEPT: dict[Half, int] = {"explore": 200, "test": 80}
+"""Texts of each half whose cells are kept."""
+STRONGEST = 200
+
+
+Text = tuple[int, tuple[int, ...]]
+"""A text's number and its token ids."""
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Quantiles of every subject's scores on explore cells: [subjects] each."""
+
+    median: np.ndarray
+    low: np.ndarray
+    """80 %."""
+    high: np.ndarray
+    """95 %."""
+    theta: np.ndarray
+    """99 %, and no less than nothing (a head: no less than a tenth of the attention): the threshold of positives."""
+    top: np.ndarray
+    """99.9 %."""
+
+    @classmethod
+    def of(cls, subjects: Sequence[Subject], scores: np.ndarray) -> Levels:
+        """From scores [subjects, cells]; NaN where a cell does not exist."""
+        median, low, high, upper, top = np.nanquantile(scores, QUANTILES, axis=1).astype(np.float32)
+        heads = np.array([subject.level in ("head", "sink") for subject in subjects])
+        least = np.where(heads, np.log(LEAST_ATTENTION / (1 - LEAST_ATTENTION)), np.finfo(np.float32).tiny)
+        theta = np.maximum(upper, least.astype(np.float32))
+        return cls(median, low, high, theta, np.maximum(top, theta))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a job needs to score cells: subjects, and the maps they are read through."""
+
+    subjects: tuple[Subject, ...]
+    turned: int | None
+    """With the rotated control of every subject behind them, of this seed; None: without."""
+    basis: BasisName
+    features: tuple[tuple[tuple[Head, str], BankFeature], ...] = ()
+    _made: dict[int, list[Activations]] = field(default_factory=dict, compare=False, repr=False)
+
+    def activations(self, model: Model) -> list[Activations]:
+        """The subjects' activations and their controls', made once per process."""
+        if id(model) not in self._made:
+            bases = Bases.of(model, self.basis.kind, frame=self.basis.frame)
+            turns = (None,) if self.turned is None else (None, self.turned)
+            self._made[id(model)] = [
+                Activations(model, self.subjects, bases=bases, features=dict(self.features), turned=turn)
+                for turn in turns
+            ]
+        return self._made[id(model)]
+
+    @property
+    def every(self) -> tuple[Subject, ...]:
+        """The subjects, and once more those of the control."""
+        return self.subjects if self.turned is None else self.subjects * 2
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+class _Batch:
+    """Texts that passed through the model together, and a random order of each text's cells."""
+
+    def __init__(self, model: Model, measured: Measured, chunk: Chunk[Text], seed: int) -> None:
+        self.acts = measured.activations(model)
+        self.numbers = torch.tensor([number for number, _ in chunk.items])
+        self.stream = model.split([list(ids) for _, ids in chunk.items], layers=self.acts[0].layers)
+        n, width = self.stream.batch.ids.shape
+        self.order = torch.stack([_order(seed, ids, width) for _, ids in chunk.items])
+        """[n, T, T]: which cell comes first where one is to be drawn."""
+        self.first = (torch.arange(width) == 0).expand(n, width, width)
+
+    def blocks(self) -> Any:
+        """(numbers among all subjects and controls, scores [s, n, T, T], which cells exist [n, T, T])."""
+        shift = 0
+        for acts in self.acts:
+            for numbers, scores, exists in acts.blocks(self.stream):
+                ordinary = [i for i, number in enumerate(numbers) if not acts.subjects[number].sink]
+                sinks = [i for i, number in enumerate(numbers) if acts.subjects[number].sink]
+                for some, mask in ((ordinary, exists & ~self.first), (sinks, exists & self.first)):
+                    if some:
+                        yield (
+                            [numbers[i] + shift for i in some],
+                            scores if len(some) == len(numbers) else scores[some],
+                            mask,
+                        )
+            shift += len(acts.subjects)
+
+
+def _order(seed: int, ids: tuple[int, ...], width: int) -> Tensor:
+    digest = hashlib.sha256(repr(ids).encode()).hexdigest()
+    order = torch.zeros(width, width)
+    order[: len(ids), : len(ids)] = torch.rand(len(ids), len(ids), generator=keyed(seed, "cells", digest))
+    return order
+
+
+# --- levels --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """Scores of some cells [subjects, cells]; NaN where a text has fewer."""
+
+    scores: np.ndarray
+
+
+@dataclass(frozen=True)
+class LevelsJob(ValueJob):
+    """Scores of random cells of some texts."""
+
+    measured: Measured
+    seed: int
+    kind = Looked
+
+    @torch.no_grad()
+    def make(self, model: Model, chunk: Chunk[Text], _tick: Tick) -> Looked:
+        batch = _Batch(model, self.measured, chunk, self.seed)
+        n, width = batch.stream.batch.ids.shape
+        count = min(PILOT_CELLS, width * width)
+        found = torch.full((len(self.measured.every), n, count), torch.nan)
+        for numbers, scores, mask in batch.blocks():
+            order = batch.order.masked_fill(~mask.cpu(), -1.0).flatten(1)
+            chosen = order.topk(count)
+            values = scores.flatten(2).cpu().gather(2, chosen.indices.expand(len(numbers), -1, -1))
+            found[numbers] = values.float().masked_fill(chosen.values < 0, torch.nan)
+        return Looked(found.flatten(1).numpy())
+
+
+# --- cells ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Cells of some texts: [kinds, subjects, texts] each; −1 where there is none."""
+
+    text: np.ndarray
+    destination: np.ndarray
+    source: np.ndarray
+    score: np.ndarray
+
+
+@dataclass(frozen=True)
+class CellsJob(ValueJob):
+    """One cell of each kind per subject and text."""
+
+    measured: Measured
+    levels: Levels
+    seed: int
+    kind = Drawn
+
+    @torch.no_grad()
+    def make(self, model: Model, chunk: Chunk[Text], _tick: Tick) -> Drawn:
+        batch = _Batch(model, self.measured, chunk, self.seed)
+        n = len(chunk)
+        shape = (len(KINDS), len(self.measured.every), n)
+        cell, text = torch.full(shape, -1), torch.full(shape, -1)
+        score = torch.zeros(shape)
+        for numbers, scores, mask in batch.blocks():
+            one = _Draw(batch, scores, mask, *self._levels(numbers), self._query_sided(numbers))
+            cell[:, numbers], text[:, numbers], score[:, numbers] = one.all()
+        width = batch.stream.batch.ids.shape[1]
+        there = cell >= 0
+        return Drawn(
+            torch.where(there, text, -1).int().numpy(),
+            torch.where(there, cell // width, -1).short().numpy(),
+            torch.where(there, cell % width, -1).short().numpy(),
+            torch.where(there, score, 0.0).numpy(),
+        )
+
+    def _levels(self, numbers: list[int]) -> list[Tensor]:
+        held = self.levels
+        return [
+            torch.from_numpy(level[numbers])[:, None]
+            for level in (held.median, held.low, held.high, held.theta, held.top)
+        ]
+
+    def _query_sided(self, numbers: list[int]) -> Tensor:
+        every = self.measured.every
+        return torch.tensor([every[number].own_slot == "query" for number in numbers])[:, None]
+
+
+class _Draw:
+    """The cells of one block of subjects: s subjects, n texts, T columns."""
+
+    def __init__(
+        self,
+        batch: _Batch,
+        scores: Tensor,
+        mask: Tensor,
+        median: Tensor,
+        low: Tensor,
+        high: Tensor,
+        theta: Tensor,
+        top: Tensor,
+        query_sided: Tensor,
+    ) -> None:
+        self.batch, self.width = batch, scores.shape[-1]
+        self.mask, self.query_sided = mask.cpu(), query_sided
+        self.flat = scores.float().cpu().masked_fill(~self.mask, -torch.inf).flatten(2)
+        """[s, n, T·T]"""
+        self.order = batch.order.masked_fill(~self.mask, -1.0)
+        self.median, self.low, self.high, self.theta, self.top = median, low, high, theta, top
+
+    def all(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Cells, their texts and scores, [kinds, s, n] each, in the order of ``KINDS``."""
+        above = torch.full_like(self.top, torch.inf)
+        near, middle, upper, top = (
+            self._inside(low, high)
+            for low, high in (
+                (self.low, self.high),
+                (self.high, self.theta),
+                (self.theta, self.top),
+                (self.top, above),
+            )
+        )
+        # bands are drawn by one order, so the draw of both is the earlier of their draws
+        positive = torch.where(self._place(upper) >= self._place(top), upper, top)
+        strongest = self.flat.max(-1)
+        largest = torch.where(strongest.values >= self.theta, strongest.indices, -1)
+        own = self._own(positive)
+        positive = torch.where(own >= 0, positive, -1)
+        random, random_text = self._random(positive)
+        matched, matched_text = self._matched(positive)
+        here = self.batch.numbers.expand_as(positive)
+        cells = torch.stack((positive, own, random, matched, near, middle, upper, top, largest))
+        texts = torch.stack((here, here, random_text, matched_text, here, here, here, here, here))
+        values = [self._score(kind) for kind in (positive, own)]
+        values += [self._score_at(random, random_text), self._score_at(matched, matched_text)]
+        values += [self._score(kind) for kind in (near, middle, upper, top, largest)]
+        return cells, texts, torch.stack(values)
+
+    def _inside(self, low: Tensor, high: Tensor) -> Tensor:
+        """[s, n]: a random cell of each text whose score is in a band; −1 where there is none."""
+        inside = (self.flat >= low[..., None]) & (self.flat < high[..., None])
+        drawn = torch.where(inside, self.order.flatten(1), -1.0).max(-1)
+        return torch.where(drawn.values >= 0, drawn.indices, -1)
+
+    def _place(self, cell: Tensor) -> Tensor:
+        """[s, n]: where cells are in the random order; −1 for none."""
+        found = self.order.flatten(1).expand(len(cell), -1, -1).gather(2, cell.clamp(min=0)[..., None])[..., 0]
+        return torch.where(cell >= 0, found, -1.0)
+
+    def _score(self, cell: Tensor) -> Tensor:
+        return self.flat.gather(2, cell.clamp(min=0)[..., None])[..., 0]
+
+    def _score_at(self, cell: Tensor, text: Tensor) -> Tensor:
+        """Scores of cells of other texts of the batch."""
+        where = torch.zeros(int(self.batch.numbers.max()) + 1, dtype=torch.long)
+        where[self.batch.numbers] = torch.arange(len(self.batch.numbers))
+        at = where[text.clamp(min=0)]
+        rows = torch.arange(len(cell))[:, None].expand_as(cell)
+        return self.flat[rows, at, cell.clamp(min=0)]
+
+    def _own(self, positive: Tensor) -> Tensor:
+        """[s, n]: the own-slot negative of each positive."""
+        s, n = positive.shape
+        cube = self.flat.view(s, n, self.width, self.width)
+        d, at = positive.clamp(min=0) // self.width, positive.clamp(min=0) % self.width
+        row = cube.gather(2, d[..., None, None].expand(-1, -1, 1, self.width))[:, :, 0]
+        column = cube.gather(3, at[..., None, None].expand(-1, -1, self.width, 1))[..., 0]
+        values = torch.where(self.query_sided[..., None], column, row)
+        texts = torch.arange(n)[None].expand(s, -1)
+        order = torch.where(
+            self.query_sided[..., None],
+            self.order[texts[..., None], torch.arange(self.width), at[..., None]],
+            self.order[texts, d],
+        )
+        fits = (values < self.median[..., None]) & values.isfinite()
+        drawn = torch.where(fits, order, -1.0).max(-1)
+        cell = torch.where(
+            self.query_sided, drawn.indices * self.width + at, d * self.width + drawn.indices
+        )
+        return torch.where((drawn.values >= 0) & (positive >= 0), cell, -1)
+
+    def _random(self, positive: Tensor) -> tuple[Tensor, Tensor]:
+        """[s, n]: a random cell of the next text, of the first few in its order."""
+        n = positive.shape[1]
+        some = self.order.flatten(1).topk(PARTNERS)
+        values = self.flat.gather(2, some.indices.expand(len(positive), -1, -1))
+        fits = (values < self.high[..., None]) & (some.values >= 0) & values.isfinite()
+        first = fits.float().argmax(-1)
+        cell = some.indices.expand(len(positive), -1, -1).gather(2, first[..., None])[..., 0]
+        cell = torch.where(fits.any(-1), cell, -1)
+        other = torch.arange(n).roll(-1)
+        found = torch.where(positive >= 0, cell[:, other], -1)
+        return found if n > 1 else torch.full_like(found, -1), self.batch.numbers[other].expand_as(found)
+
+    def _matched(self, positive: Tensor) -> tuple[Tensor, Tensor]:
+        """[s, n]: the same two positions in the first of the next texts where the subject does not act."""
+        n = positive.shape[1]
+        found, text = torch.full_like(positive, -1), torch.full_like(positive, -1)
+        rows = torch.arange(len(positive))[:, None].expand_as(positive)
+        for step in range(1, min(PARTNERS, n - 1) + 1):
+            other = torch.arange(n).roll(-step)
+            values = self.flat[rows, other.expand_as(positive), positive.clamp(min=0)]
+            fits = (found < 0) & (positive >= 0) & values.isfinite() & (values < self.high)
+            found = torch.where(fits, positive, found)
+            text = torch.where(fits, self.batch.numbers[other].expand_as(text), text)
+        return found, text
+
+
+# --- what is kept --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Cells of one kind and one subject, in the order they came in, with their scores."""
+
+    cells: Cells
+    score: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+class Reservoir:
+    """What is kept of one half, whatever the number of texts: the first cells of each kind, and the strongest."""
+
+    def __init__(self, half: Half, subjects: int) -> None:
+        self.most = KEPT[half]
+        shape = (len(KINDS), subjects, max(self.most, STRONGEST))
+        self.text, self.destination, self.source = (np.full(shape, -1, dtype=np.int32) for _ in range(3))
+        self.score = np.full(shape, -np.inf, dtype=np.float32)
+        self.count = np.zeros((len(KINDS), subjects), dtype=np.int64)
+        self.seen = np.zeros((len(KINDS), subjects), dtype=np.int64)
+        """Texts that had a cell of the kind, also after enough were kept."""
+
+    def add(self, drawn: Drawn) -> None:
+        """Keep what is wanted of a chunk's cells."""
+        for number, kind in enumerate(KINDS):
+            # the pairs of a positive stay together: all four kinds are kept where there is a positive
+            leading = 0 if kind in ("own", "random", "matched") else number
+            there = drawn.text[leading] >= 0
+            self.seen[number] += there.sum(1)
+            if kind == "strongest":
+                self._keep_strongest(number, drawn)
+                continue
+            place = self.count[number][:, None] + there.cumsum(1) - 1
+            subject, text = np.nonzero(there & (place < self.most))
+            at = place[subject, text]
+            for name in ("text", "destination", "source", "score"):
+                getattr(self, name)[number, subject, at] = getattr(drawn, name)[number, subject, text]
+            self.count[number] = np.minimum(self.count[number] + there.sum(1), self.most)
+
+    def _keep_strongest(self, number: int, drawn: Drawn) -> None:
+        score = np.where(drawn.text[number] >= 0, drawn.score[number], -np.inf).astype(np.float32)
+        score = np.concatenate([self.score[number], score], 1)
+        # stable: of equal scores the earlier text stays
+        best = np.argsort(-score, axis=1, kind="stable")[:, :STRONGEST]
+        for name in ("text", "destination", "source"):
+            both = np.concatenate([getattr(self, name)[number], getattr(drawn, name)[number]], 1)
+            getattr(self, name)[number, :, :STRONGEST] = np.take_along_axis(both, best, 1)
+        self.score[number, :, :STRONGEST] = np.take_along_axis(score, best, 1)
+        self.count[number] = np.isfinite(self.score[number]).sum(1)
+
+    def kept(self, kind: Kind, subject: int) -> Kept:
+        """A subject's cells of one kind. Own, random and matched cells are in the order of the positives they belong
+        to; where one has none, its text is −1."""
+        number = KINDS.index(kind)
+        rows = slice(0, int(self.count[number, subject]))
+        text, destination, source = (
+            getattr(self, name)[number, subject, rows] for name in ("text", "destination", "source")
+        )
+        return Kept(Cells(text, destination, source), self.score[number, subject, rows].copy())
