@@ -10,7 +10,7 @@ from headwise.bases.basis import Bases
 from headwise.model.attend import pattern_rows, raw_scores
 from headwise.naming.activation import Activations, LayerReads, writers_of
 from headwise.naming.signals import Subject
-from headwise.types import Component, Head
+from headwise.types import Component, Head, Side
 
 TEXTS = [[5, 9, 13, 2, 30, 7, 41, 3], [8, 1, 60, 22, 9], [4, 4, 17, 33, 12, 6, 28]]
 
@@ -21,7 +21,7 @@ def reads_of(name: str, layer: int = 3) -> LayerReads:
 
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("side", ["query", "key"])
-def test_writers_sum_to_the_channels_share(name: str, side: str) -> None:
+def test_writers_sum_to_the_channels_share(name: str, side: Side) -> None:
     reads = reads_of(name)
     model, head = reads.stream.model, Head(3, 2)
     for channels in ((), (0,), (1, 4)):
@@ -32,8 +32,12 @@ def test_writers_sum_to_the_channels_share(name: str, side: str) -> None:
         acts = Activations(model, [*subjects, Subject(head, channels=channels)])
         total = torch.stack([acts.alpha(number, reads) for number in range(len(subjects))]).sum(0)
         whole = acts.alpha(len(subjects), reads)
-        assert (total - whole)[reads.exists].abs().max() <= 1e-5 * whole[reads.exists].abs().max().clamp(min=1.0)
-        assert (total - whole)[reads.exists].abs().max() <= 1e-9 * whole[reads.exists].abs().max().clamp(min=1.0)
+        assert (total - whole)[reads.exists].abs().max() <= 1e-5 * whole[reads.exists].abs().max().clamp(
+            min=1.0
+        )
+        assert (total - whole)[reads.exists].abs().max() <= 1e-9 * whole[reads.exists].abs().max().clamp(
+            min=1.0
+        )
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "llama-yarn", "mistral", "qwen3", "gemma2"])
@@ -124,11 +128,24 @@ def test_the_rotated_control_keeps_the_sum_over_channels_and_nothing_else() -> N
 
 def test_blocks_give_every_subject_once_whatever_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("llama", torch.float64)
-    subjects = [Subject(Head(3, 2)), Subject(Head(1, 0)), Subject.parse("L3H0 query MLP1"), Subject(Head(2, 2))]
+    subjects = [
+        Subject(Head(3, 2)),
+        Subject(Head(1, 0)),
+        Subject.parse("L3H0 query MLP1"),
+        Subject(Head(2, 2)),
+    ]
     acts = Activations(model, subjects)
     stream = model.split(TEXTS, layers=acts.layers)
-    whole = {n: score for numbers, scores, _ in acts.blocks(stream) for n, score in zip(numbers, scores, strict=True)}
+    whole = {
+        n: score
+        for numbers, scores, _ in acts.blocks(stream)
+        for n, score in zip(numbers, scores, strict=True)
+    }
     monkeypatch.setattr("headwise.naming.activation.BLOCK", 1)
-    single = {n: score for numbers, scores, _ in acts.blocks(stream) for n, score in zip(numbers, scores, strict=True)}
+    single = {
+        n: score
+        for numbers, scores, _ in acts.blocks(stream)
+        for n, score in zip(numbers, scores, strict=True)
+    }
     assert sorted(whole) == sorted(single) == [0, 1, 2, 3]
     assert all(torch.equal(whole[n], single[n]) for n in whole)

@@ -293,6 +293,8 @@ def centred(logits: Tensor, reads: LayerReads) -> Tensor:
 def log_odds(reads: LayerReads, logits: Tensor) -> Tensor:
     """log A/(1 − A) of every cell, in the model's own attention (its soft-cap included)."""
     scores = soft_cap(logits, reads.cap).masked_fill(~reads.visible, float("-inf"))
-    log_attention = (scores - scores.logsumexp(-1, keepdim=True)).nan_to_num(float("-inf"), neginf=float("-inf"))
+    log_attention = (scores - scores.logsumexp(-1, keepdim=True)).nan_to_num(
+        float("-inf"), neginf=float("-inf")
+    )
     rest = -torch.expm1(log_attention)
     return log_attention - rest.clamp(min=torch.finfo(rest.dtype).eps).log()

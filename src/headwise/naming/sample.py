@@ -30,7 +30,6 @@ from torch import Tensor
 from headwise.bases.basis import Bases
 from headwise.basis_names import BasisName
 from headwise.naming.activation import Activations
-from headwise.naming.cells import Cells
 from headwise.naming.signals import Subject
 from headwise.progress import Tick
 from headwise.randomness import keyed
@@ -40,7 +39,6 @@ from headwise.scale.work import Chunk
 if TYPE_CHECKING:
     from headwise.contrast.bank import BankFeature
     from headwise.model.model import Model
-    from headwise.naming.halves import Half
     from headwise.types import Head
 
 Kind = Literal["positive", "own", "random", "matched", "near", "middle", "upper", "top", "strongest"]
@@ -66,10 +64,6 @@ BATCH = 16
 """Texts that pass through the model together."""
 PARTNERS = 8
 """Other texts that are tried for a negative."""
-KEPT: dict[Half, int] = {"explore": 200, "test": 80}
-"""Texts of each half whose cells are kept."""
-STRONGEST = 200
-
 
 Text = tuple[int, tuple[int, ...]]
 """A text's number and its token ids."""
@@ -231,7 +225,7 @@ class CellsJob(ValueJob):
         cell, text = torch.full(shape, -1), torch.full(shape, -1)
         score = torch.zeros(shape)
         for numbers, scores, mask in batch.blocks():
-            one = _Draw(batch, scores, mask, *self._levels(numbers), self._query_sided(numbers))
+            one = _Draw(batch, scores, mask, self._levels(numbers), self._query_sided(numbers))
             cell[:, numbers], text[:, numbers], score[:, numbers] = one.all()
         width = batch.stream.batch.ids.shape[1]
         there = cell >= 0
@@ -262,11 +256,7 @@ class _Draw:
         batch: _Batch,
         scores: Tensor,
         mask: Tensor,
-        median: Tensor,
-        low: Tensor,
-        high: Tensor,
-        theta: Tensor,
-        top: Tensor,
+        levels: list[Tensor],
         query_sided: Tensor,
     ) -> None:
         self.batch, self.width = batch, scores.shape[-1]
@@ -274,7 +264,7 @@ class _Draw:
         self.flat = scores.float().cpu().masked_fill(~self.mask, -torch.inf).flatten(2)
         """[s, n, T·T]"""
         self.order = batch.order.masked_fill(~self.mask, -1.0)
-        self.median, self.low, self.high, self.theta, self.top = median, low, high, theta, top
+        self.median, self.low, self.high, self.theta, self.top = levels
 
     def all(self) -> tuple[Tensor, Tensor, Tensor]:
         """Cells, their texts and scores, [kinds, s, n] each, in the order of ``KINDS``."""
@@ -312,7 +302,9 @@ class _Draw:
 
     def _place(self, cell: Tensor) -> Tensor:
         """[s, n]: where cells are in the random order; −1 for none."""
-        found = self.order.flatten(1).expand(len(cell), -1, -1).gather(2, cell.clamp(min=0)[..., None])[..., 0]
+        found = (
+            self.order.flatten(1).expand(len(cell), -1, -1).gather(2, cell.clamp(min=0)[..., None])[..., 0]
+        )
         return torch.where(cell >= 0, found, -1.0)
 
     def _score(self, cell: Tensor) -> Tensor:
@@ -342,9 +334,7 @@ class _Draw:
         )
         fits = (values < self.median[..., None]) & values.isfinite()
         drawn = torch.where(fits, order, -1.0).max(-1)
-        cell = torch.where(
-            self.query_sided, drawn.indices * self.width + at, d * self.width + drawn.indices
-        )
+        cell = torch.where(self.query_sided, drawn.indices * self.width + at, d * self.width + drawn.indices)
         return torch.where((drawn.values >= 0) & (positive >= 0), cell, -1)
 
     def _random(self, positive: Tensor) -> tuple[Tensor, Tensor]:
@@ -372,68 +362,3 @@ class _Draw:
             found = torch.where(fits, positive, found)
             text = torch.where(fits, self.batch.numbers[other].expand_as(text), text)
         return found, text
-
-
-# --- what is kept --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """Cells of one kind and one subject, in the order they came in, with their scores."""
-
-    cells: Cells
-    score: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.cells)
-
-
-class Reservoir:
-    """What is kept of one half, whatever the number of texts: the first cells of each kind, and the strongest."""
-
-    def __init__(self, half: Half, subjects: int) -> None:
-        self.most = KEPT[half]
-        shape = (len(KINDS), subjects, max(self.most, STRONGEST))
-        self.text, self.destination, self.source = (np.full(shape, -1, dtype=np.int32) for _ in range(3))
-        self.score = np.full(shape, -np.inf, dtype=np.float32)
-        self.count = np.zeros((len(KINDS), subjects), dtype=np.int64)
-        self.seen = np.zeros((len(KINDS), subjects), dtype=np.int64)
-        """Texts that had a cell of the kind, also after enough were kept."""
-
-    def add(self, drawn: Drawn) -> None:
-        """Keep what is wanted of a chunk's cells."""
-        for number, kind in enumerate(KINDS):
-            # the pairs of a positive stay together: all four kinds are kept where there is a positive
-            leading = 0 if kind in ("own", "random", "matched") else number
-            there = drawn.text[leading] >= 0
-            self.seen[number] += there.sum(1)
-            if kind == "strongest":
-                self._keep_strongest(number, drawn)
-                continue
-            place = self.count[number][:, None] + there.cumsum(1) - 1
-            subject, text = np.nonzero(there & (place < self.most))
-            at = place[subject, text]
-            for name in ("text", "destination", "source", "score"):
-                getattr(self, name)[number, subject, at] = getattr(drawn, name)[number, subject, text]
-            self.count[number] = np.minimum(self.count[number] + there.sum(1), self.most)
-
-    def _keep_strongest(self, number: int, drawn: Drawn) -> None:
-        score = np.where(drawn.text[number] >= 0, drawn.score[number], -np.inf).astype(np.float32)
-        score = np.concatenate([self.score[number], score], 1)
-        # stable: of equal scores the earlier text stays
-        best = np.argsort(-score, axis=1, kind="stable")[:, :STRONGEST]
-        for name in ("text", "destination", "source"):
-            both = np.concatenate([getattr(self, name)[number], getattr(drawn, name)[number]], 1)
-            getattr(self, name)[number, :, :STRONGEST] = np.take_along_axis(both, best, 1)
-        self.score[number, :, :STRONGEST] = np.take_along_axis(score, best, 1)
-        self.count[number] = np.isfinite(self.score[number]).sum(1)
-
-    def kept(self, kind: Kind, subject: int) -> Kept:
-        """A subject's cells of one kind. Own, random and matched cells are in the order of the positives they belong
-        to; where one has none, its text is −1."""
-        number = KINDS.index(kind)
-        rows = slice(0, int(self.count[number, subject]))
-        text, destination, source = (
-            getattr(self, name)[number, subject, rows] for name in ("text", "destination", "source")
-        )
-        return Kept(Cells(text, destination, source), self.score[number, subject, rows].copy())

@@ -86,7 +86,7 @@ class Subject:
         >>> Subject.parse("L2H3 key nobody")
         Traceback (most recent call last):
         ...
-        headwise.errors.HeadwiseError: 'nobody' in 'L2H3 key nobody' is not a side, a channel (ch2), a writer (MLP18) or a pole (++): write L23H3, 'L23H3 sink', 'L23H3 key MLP18', 'L23H3 key ch2 MLP18 ++' or 'L23H3 ch2 ++'
+        headwise.errors.HeadwiseError: 'nobody' in 'L2H3 key nobody' is not a side, a channel (ch2), a writer ...
         """
         first, *rest = text.split() or [""]
         head = Head.parse(first)
@@ -119,7 +119,9 @@ class Subject:
                 f"{given!r} names a side and no writer: add one, such as '{self.head} {self.side} MLP0'"
             )
         if self.pole is not None and not self.channels:
-            raise HeadwiseError(f"{given!r} has a pole and no channel: poles are signs of a channel's factors")
+            raise HeadwiseError(
+                f"{given!r} has a pole and no channel: poles are signs of a channel's factors"
+            )
         if len(set(self.channels)) < len(self.channels):
             raise HeadwiseError(f"{given!r} names a channel twice")
         if self.sink and (self.writer is not None or self.channels):
