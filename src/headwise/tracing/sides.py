@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headwise.model.reading import side_maps
-from headwise.tracing.turns import Turns, turned, turned_product
+from headwise.model.reading import Turns, side_maps, turned, turned_product
 from headwise.types import Side
 
 if TYPE_CHECKING:
