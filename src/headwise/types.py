@@ -275,12 +275,16 @@ class AnswerIds:
 
     def difference(self, logits: Tensor) -> Tensor:
         """By how much the answer leads: logits [..., vocabulary] -> [...]."""
-        against = logits.mean(-1) if self.wrong is None else logits[..., self.wrong]
+        against = (
+            logits.mean(-1, dtype=torch.float64).to(logits.dtype)
+            if self.wrong is None
+            else logits[..., self.wrong]
+        )
         return logits[..., self.token] - against
 
     def likelihood(self, logits: Tensor) -> Tensor:
         """The answer's probability: logits [..., vocabulary] -> [...]."""
-        return torch.softmax(logits, -1)[..., self.token]
+        return (logits[..., self.token] - logits.logsumexp(-1)).exp()
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,6 +74,59 @@ def test_a_packed_copy_is_what_it_would_be_alone(variant: str, kind: str) -> Non
                 assert (one - other).abs().max() <= 1e-9 * other.abs().max(), name
 
 
+@pytest.mark.parametrize("kind", list(plans(tiny("llama"))))
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_copy_goes_on_from_the_recorded_pass_as_from_the_prompt(variant: str, kind: str) -> None:
+    model = tiny(variant, torch.float64)
+    chosen = plans(model)[kind]
+    start = 0 if model.family.learned_positions else 3
+    request: dict[str, Any] = {
+        "edits": [_in(copy, edit) for copy, plan in enumerate(chosen) for edit in plan],
+        "heads": ["L1H2", "L3H0"],
+        "queries": [2, 6, -1],
+        "want": ("pattern", "q", "k"),
+        "logits": "last",
+        "start": start,
+    }
+    # Recorded beside a longer prompt: the copies know nothing of its padding.
+    for others in ([], prompts_of(13, seed=6)):
+        clean = model.split([*others, PROMPT], start=start).clean_pass(len(others))
+        assert clean is not None
+        (_, resumed), *_ = model.stream_capture([PROMPT] * len(chosen), **request, clean=clean)
+        (_, packed), *_ = model.stream_capture([PROMPT] * len(chosen), **request)
+        for name in ("pattern", "q", "k", "logits"):
+            one, other = getattr(resumed, name), getattr(packed, name)
+            assert (one - other).abs().max() <= 1e-9 * other.abs().max(), name
+
+
+def test_what_no_edit_reaches_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("llama")
+    clean = model.split(PROMPT).clean_pass(0)
+    seen: dict[int, int] = {}
+    inner = forward_module._attended
+
+    def counted(call: Any, instruments: Any) -> Any:
+        seen[call.layer] = call.query.shape[0] * call.query.shape[2]
+        return inner(call, instruments)
+
+    monkeypatch.setattr(forward_module, "_attended", counted)
+    edits = [
+        headwise.AddVectors(head=Head(2, 0), side="query", positions=-1, value=torch.ones(8), prompt=i)
+        for i in range(5)
+    ]
+    list(model.stream_capture([PROMPT] * 5, edits=edits, heads=(), logits="last", clean=clean))
+    assert seen == {2: 5, 3: 5}
+    # Logits before the first edit are those of the whole prompt, which the copies alone do not have.
+    list(model.stream_capture([PROMPT] * 5, edits=edits, heads=(), logits=[[0, -1]] * 5, clean=clean))
+    assert seen[2] == len(PROMPT) - 1 + 5
+
+
+def test_an_unfinished_or_left_padded_pass_is_no_beginning() -> None:
+    model = tiny("llama")
+    assert model.split(PROMPT, layers=2).clean_pass(0) is None
+    assert model.split([PROMPT, PROMPT[:4]], padding="left").clean_pass(1) is None
+
+
 def _in(prompt: int, edit: Edit) -> Edit:
     from dataclasses import replace
 

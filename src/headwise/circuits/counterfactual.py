@@ -21,6 +21,7 @@ from headwise.types import AnswerIds, Cell, Component, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit
+    from headwise.model.batch import CleanPass
     from headwise.model.model import Model
 
 KnownWrites = dict[tuple[Side, Component], Tensor]
@@ -208,8 +209,10 @@ def outcomes(
     cells: Sequence[Cell] = (),
     *,
     start: int = 0,
+    clean: CleanPass | None = None,
 ) -> list[Outcome]:
-    """The prompt once with each plan's edits, all in really edited passes."""
+    """The prompt once with each plan's edits, all in really edited passes; they go on from its recorded pass, where
+    that is given."""
     heads, rows = sorted({cell.head for cell in cells}), sorted({cell.query for cell in cells})
     where = [(heads.index(cell.head), rows.index(cell.query), cell.key) for cell in cells]
     edits = [replace(edit, prompt=copy) for copy, plan in enumerate(plans) for edit in plan]
@@ -224,8 +227,9 @@ def outcomes(
         start=start,
         batch_size=PACKED,
         max_tokens=max(PACKED_TOKENS, 4 * len(token_ids)),
+        clean=clean,
     ):
-        logits = got.logits[:, 0].double()
+        logits = got.logits[:, 0]
         probability, lead = answer.likelihood(logits).tolist(), answer.difference(logits).tolist()
         for copy in range(len(copies)):
             seen = tuple(float(got.pattern[copy, h, r, key]) for h, r, key in where)

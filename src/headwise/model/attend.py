@@ -100,35 +100,35 @@ def attend(call: AttentionCall) -> Tensor:
     return output
 
 
+def attend_from(call: AttentionCall, start: int) -> Tensor:
+    """The same for the columns from ``start`` on: [prompts, columns − start, heads, d_head]."""
+    if start == 0:
+        return attend(call)
+    rows = torch.arange(start, call.query.shape[2], device=call.query.device)
+    visible = call.visible(rows[None].expand(1 if call.mask is None else len(call.mask), -1))
+    return attend(replace(call, query=call.query[:, :, start:], mask=visible[:, None]))
+
+
 def attend_packed(call: AttentionCall, packing: Packing) -> Tensor:
     """The attention output [1, columns, heads, d_head] of a layer that nobody touches."""
     if packing.start == 0:
-        return packing.packed(attend(packing.unpacked(call)))
-    prefix, start, width = slice(packing.start), packing.start, packing.width
-    shared = replace(
-        call,
-        query=call.query[:, :, prefix],
-        key=call.key[:, :, prefix],
-        value=call.value[:, :, prefix],
-        mask=None if call.mask is None else call.mask[..., :start, :start],
-    )
+        return packing.packed(attend(packing.unpacked(call)), lambda: call.query[:, :0].transpose(1, 2))
+    start, shared = packing.start, packing.before(call)
     # [key heads, group, columns of all copies, d_head] against the one prefix, then each copy against itself
-    query = call.query[0, :, start:].unflatten(0, (-1, call.group))
-    own_query = query.unflatten(2, (packing.copies, width))
-    own_key, own_value = (
-        x[0, :, None, start:].unflatten(2, (packing.copies, width)) for x in (call.key, call.value)
-    )
-    before = raw_scores(query, call.key[0, :, None, :start], call.scale, call.cap)
+    own_query = packing.own(call.query).unflatten(0, (-1, call.group))
+    own_key, own_value = (packing.own(x)[:, None] for x in (call.key, call.value))
+    before = raw_scores(own_query.flatten(2, 3), shared.key[0, :, None], call.scale, call.cap)
     within = raw_scores(own_query, own_key, call.scale, call.cap)
-    rows = torch.arange(start, packing.length, device=query.device)[None]
-    visible = replace(call, key=call.key[:, :, : packing.length]).visible(rows)[0]  # [width, positions]
-    scores = torch.cat((before.unflatten(2, (packing.copies, width)), within), -1)
+    rows = torch.arange(start, packing.length, device=call.query.device)[None]
+    columns = call.key.new_empty(1, 1, packing.length, 0)  # a whole prompt's: a mask is asked for no more
+    visible = replace(call, key=columns).visible(rows)[0]  # [width, positions]
+    scores = torch.cat((before.unflatten(2, (packing.copies, packing.width)), within), -1)
     pattern = pattern_rows(scores, visible).to(call.value.dtype)
-    carried = pattern[..., :start].flatten(2, 3) @ call.value[0, :, None, :start]
+    carried = pattern[..., :start].flatten(2, 3) @ shared.value[0, :, None]
     own = pattern[..., start:] @ own_value
-    # [key heads, group, copies · width, d_head] -> [1, columns, heads, d_head]
-    output = (carried + own.flatten(2, 3)).flatten(0, 1).transpose(0, 1)[None]
-    return torch.cat((attend(shared), output), 1)
+    # [key heads, group, copies · width, d_head] -> [copies, width, heads, d_head]
+    output = (carried + own.flatten(2, 3)).flatten(0, 1).transpose(0, 1)
+    return packing.packed(output.unflatten(0, (packing.copies, -1)), lambda: attend(shared))
 
 
 class _Ungrouped:

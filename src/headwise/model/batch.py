@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -107,6 +107,52 @@ class Batch:
         return positions.clamp(min=0) + self.starts[:, None]
 
 
+# --- edited copies of one prompt --------------------------------------------------------------------------------------
+
+Inputs = tuple[tuple, dict[str, Any]]
+"""What a layer was called with beside the stream: positional arguments, and those by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class CleanPass:
+    """A prompt's recorded pass without edits, by layer: its edited copies compute nothing below the first edit, nor
+    before it."""
+
+    streams: Sequence[Tensor]
+    """[1, T, d_model] before each layer."""
+    calls: Sequence[AttentionCall]
+    inputs: Sequence[Inputs]
+
+    def of_prompt(self, prompt: int, columns: slice) -> CleanPass:
+        """Of the pass of a batch, what belongs to one prompt."""
+        one = slice(prompt, prompt + 1)
+
+        def cut(given: Any) -> Any:
+            """A mask, rotations or position ids, of this prompt and its columns."""
+            if isinstance(given, tuple):
+                return tuple(map(cut, given))
+            if not isinstance(given, Tensor):
+                return given
+            given = given[one] if given.ndim > 1 and len(given) > 1 else given
+            places = {4: (..., columns, columns), 3: (slice(None), columns)}
+            return given[places.get(given.ndim, (..., columns))]
+
+        calls = [call.of_prompt(prompt) for call in self.calls]
+        return CleanPass(
+            [stream[one, columns] for stream in self.streams],
+            [
+                replace(
+                    c, query=c.query[:, :, columns], key=c.key[:, :, columns], value=c.value[:, :, columns]
+                )
+                for c in calls
+            ],
+            [
+                (cut(args), {name: cut(given) for name, given in kwargs.items()})
+                for args, kwargs in self.inputs
+            ],
+        )
+
+
 @dataclass(frozen=True)
 class Packing:
     """Many edited copies of one prompt as one sequence: what no edit can reach is there once.
@@ -116,8 +162,9 @@ class Packing:
 
         clean prompt 0 … d−1 │ copy 0: d … T−1 │ copy 1: d … T−1 │ …
 
-    Every position keeps its own rotation, and a copy sees the shared prefix and itself alone. Layers that somebody
-    edits or looks at are unpacked into whole prompts for that moment; all others never are.
+    Where the clean pass is at hand the prefix is left out, too: its keys and values are those of that pass. Every
+    position keeps its own rotation, and a copy sees the shared prefix and itself alone. Layers that somebody edits or
+    looks at are unpacked into whole prompts for that moment; all others never are.
     """
 
     copies: int
@@ -129,22 +176,29 @@ class Packing:
     """The first layer whose stream is packed: the layers below it run once, on the one prompt."""
     touched: frozenset[int]
     """Layers whose attention somebody edits or looks at."""
+    clean: CleanPass | None = None
 
     @property
     def width(self) -> int:
         """Positions of each copy."""
         return self.length - self.start
 
+    @property
+    def prefix(self) -> int:
+        """Columns before those of the copies."""
+        return self.start if self.clean is None else 0
+
     @cached_property
     def positions(self) -> Tensor:
         """[columns]: the position of the prompt that each column holds."""
         return torch.cat(
-            (torch.arange(self.start), torch.arange(self.start, self.length).repeat(self.copies))
+            (torch.arange(self.prefix), torch.arange(self.start, self.length).repeat(self.copies))
         )
 
     def columns(self, copies: Tensor, positions: Tensor) -> Tensor:
         """The column that holds a position of a copy."""
-        return torch.where(positions < self.start, positions, positions + copies * self.width)
+        own = positions - self.start + self.prefix + copies * self.width
+        return torch.where(positions < self.start, positions, own)
 
     def enter(self, _module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         """Hook of the first packed layer: the one prompt's stream becomes that of all its copies."""
@@ -166,23 +220,52 @@ class Packing:
     def _spread(self, tensor: Tensor, axis: int) -> Tensor:
         return tensor.index_select(axis, self.positions.to(tensor.device))
 
+    def go_on(self, layers: Sequence[Callable[..., Any]], dtype: torch.dtype) -> Tensor:
+        """Run the copies from the recorded stream before their first layer up, and give what the last layer left."""
+        assert self.clean is not None
+        hidden = self._spread(self.clean.streams[self.below], 1).to(dtype)
+        for layer in range(self.below, len(layers)):
+            args, kwargs = self.clean.inputs[layer]
+            output = layers[layer](hidden, *args, **kwargs)
+            hidden = output[0] if isinstance(output, tuple) else output
+        return hidden
+
+    def before(self, call: AttentionCall) -> AttentionCall:
+        """Queries, keys and values of the shared prefix: [1, heads, start, d_head]."""
+        source = call if self.clean is None else self.clean.calls[call.layer]
+        query, key, value = (
+            x[:, :, : self.start].to(call.query.dtype) for x in (source.query, source.key, source.value)
+        )
+        mask = None if call.mask is None else call.mask[..., : self.start, : self.start]
+        return replace(call, query=query, key=key, value=value, mask=mask)
+
+    def own(self, vectors: Tensor) -> Tensor:
+        """Of vectors [1, heads, columns, d_head], those of the copies: [heads, copies, width, d_head]."""
+        return vectors[0, :, self.prefix :].unflatten(1, (self.copies, self.width))
+
     def unpacked(self, call: AttentionCall) -> AttentionCall:
         """The call as if every copy were a whole prompt: [copies, heads, positions, d_head]."""
-        query, key, value = (self._whole(x) for x in (call.query, call.key, call.value))
-        return replace(call, query=query, key=key, value=value)
+        shared = self.before(call)
 
-    def _whole(self, vectors: Tensor) -> Tensor:
-        own = vectors[0, :, self.start :].unflatten(1, (self.copies, self.width)).transpose(0, 1)
-        return (
-            own
-            if self.start == 0
-            else torch.cat((vectors[:, :, : self.start].expand(self.copies, -1, -1, -1), own), 2)
+        def whole(before: Tensor, vectors: Tensor) -> Tensor:
+            own = self.own(vectors).transpose(0, 1)
+            return own if self.start == 0 else torch.cat((before.expand(self.copies, -1, -1, -1), own), 2)
+
+        return replace(
+            call,
+            query=whole(shared.query, call.query),
+            key=whole(shared.key, call.key),
+            value=whole(shared.value, call.value),
         )
 
-    def packed(self, output: Tensor) -> Tensor:
-        """Attention outputs of whole copies [copies, positions, heads, d_head] as those of the columns."""
-        own = output[:, self.start :].flatten(0, 1)[None]
-        return own if self.start == 0 else torch.cat((output[:1, : self.start], own), 1)
+    def packed(self, output: Tensor, before: Callable[[], Tensor]) -> Tensor:
+        """Attention outputs of the copies [copies, width, heads, d_head] as those of the columns; ``before`` gives
+        those of the shared prefix [1, start, heads, d_head], where it is among them."""
+        own = output.flatten(0, 1)[None]
+        return own if self.prefix == 0 else torch.cat((before(), own), 1)
+
+
+# --- positions --------------------------------------------------------------------------------------------------------
 
 
 def checked_start(model: Model, start: Any, lengths: Sequence[int]) -> int:

@@ -19,6 +19,7 @@ from headwise.model import threads as spread
 from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows, raw_scores
 from headwise.model.batch import (
     Batch,
+    CleanPass,
     Packing,
     Padding,
     Positions,
@@ -57,6 +58,8 @@ class Request:
     start: int = 0
     batch_size: int = 64
     max_tokens: int = MAX_TOKENS
+    clean: CleanPass | None = None
+    """The recorded pass of the one prompt that all are copies of: they go on from there."""
 
 
 def run(model: Model, prompts: Prompt | Sequence[Prompt], request: Request) -> Captured:
@@ -104,7 +107,9 @@ def _in_parts(
         batch = Batch.of([token_ids[i] for i in indices], request.padding, start)
         here = pad_positions([rows[i] for i in indices]), pad_positions([columns[i] for i in indices])
         places = None if answers is None else pad_positions([answers[i] for i in indices])
-        return _Collector(model, batch, chosen, wanted, *here, places, _of_batch(request.edits, indices))
+        return _Collector(
+            model, batch, chosen, wanted, *here, places, _of_batch(request.edits, indices), request.clean
+        )
 
     for indices in by_length(token_ids, request.batch_size, request.max_tokens):
         cut = [range(len(indices))]
@@ -151,9 +156,11 @@ class _Collector:
         key_positions: Tensor,
         logits_at: Tensor | None,
         edits: list[Edit],
+        clean: CleanPass | None = None,
     ) -> None:
         self.model, self.batch, self.heads, self.wanted = model, batch, heads, wanted
         self.query_positions, self.key_positions, self.logits_at = query_positions, key_positions, logits_at
+        self.clean = clean
         self.editor = Editor(edits, batch) if edits else None
         self.by_layer: dict[int, list[int]] = {}
         for place, head in enumerate(heads):
@@ -186,10 +193,15 @@ class _Collector:
     def _packing(self, editor: Editor) -> Packing:
         """Copies of one prompt share what no edit can reach."""
         every = range(self.model.n_layers) if editor.outputs else ()
+        start = editor.first_position
+        # Logits before the first edited position, and rotations of all positions, are those of a pass from below.
+        from_below = self.logits_at is not None and bool((self.logits_at < start).any())
+        from_below |= bool(self.wanted & {"q_before_rope", "k_before_rope"})
         return Packing(
             copies=len(self.batch),
             length=int(self.batch.lengths[0]),
-            start=editor.first_position,
+            start=start,
+            clean=None if from_below else self.clean,
             below=min((editor.first_layer, *self.by_layer)),
             touched=frozenset((*editor.attention_layers, *self.by_layer, *every)),
         )

@@ -22,7 +22,7 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_
 from transformers.modeling_utils import AttentionInterface
 
 from headwise.errors import HeadwiseError
-from headwise.model.attend import AttentionCall, attend, attend_packed
+from headwise.model.attend import AttentionCall, attend, attend_from, attend_packed
 from headwise.model.batch import Batch, Packing
 from headwise.model.threads import side_by_side
 
@@ -104,8 +104,9 @@ def _with_copies(model: Model, one: Pass) -> Pass:
     if packing is None:
         return one
     layers = model.anatomy.layers[packing.below :]
-    hooks: list[tuple[nn.Module, Callable[..., Any]]] = [(layers[0], packing.enter)]
-    hooks += [(layer, packing.place) for layer in layers]
+    hooks: list[tuple[nn.Module, Callable[..., Any]]] = [(layer, packing.place) for layer in layers]
+    if packing.clean is None:
+        hooks.insert(0, (layers[0], packing.enter))
     instruments = replace(one.instruments, before=[*hooks, *one.instruments.before], left=[])
     instruments.after = [*instruments.after, (layers[-1], partial(_leave, instruments.left))]
     return replace(one, instruments=instruments)
@@ -139,7 +140,10 @@ def _packed_logits(model: Model, one: Pass, packing: Packing, inputs: dict[str, 
     """Logits of packed copies, from the last layer's output: a trunk may count on as many columns as it was given."""
     left = one.instruments.left
     try:
-        model.anatomy.trunk(**inputs, use_cache=False)
+        if packing.clean is None:
+            model.anatomy.trunk(**inputs, use_cache=False)
+        else:
+            packing.go_on(model.anatomy.layers, model.dtype)
     except _Enough:
         if not left:
             raise
@@ -148,6 +152,8 @@ def _packed_logits(model: Model, one: Pass, packing: Packing, inputs: dict[str, 
     columns = packing.columns(torch.arange(packing.copies)[:, None], one.logits_at)
     kept, place = columns.unique(return_inverse=True)
     logits = model.anatomy.logits(left[0][0, kept.to(left[0].device)])
+    if torch.equal(place.flatten(), torch.arange(place.numel())):  # every row is in its place: none is copied
+        return logits.view(*place.shape, -1).to(model.result_device)
     return logits[place.to(logits.device)].to(model.result_device)
 
 
@@ -215,7 +221,7 @@ def _instrumented(model: Model, every: Sequence[Instruments]) -> Iterator[thread
 
 def _attended(call: AttentionCall, instruments: Instruments) -> Tensor:
     """A layer's attention output, edited and looked at as the instruments say."""
-    packing = instruments.packing if _is_packed(instruments, call.layer) else None
+    packed, packing = call, instruments.packing if _is_packed(instruments, call.layer) else None
     if packing is not None:
         if call.layer not in packing.touched:
             return attend_packed(call, packing)
@@ -226,10 +232,16 @@ def _attended(call: AttentionCall, instruments: Instruments) -> Tensor:
         instruments.observe(call)
     if instruments.stop_at is not None and call.layer >= instruments.stop_at:
         raise _Enough
-    output = attend(call)
+    if packing is None:
+        output = attend(call)
+        return output if instruments.finish is None else instruments.finish(call, output)
+    # Rows before the first that an edit reaches are those of the shared prefix.
+    output = attend_from(call, packing.start)
     if instruments.finish is not None:
-        output = instruments.finish(call, output)
-    return output if packing is None else packing.packed(output)
+        whole = output.new_zeros(len(output), packing.length, *output.shape[2:])
+        whole[:, packing.start :] = output
+        output = instruments.finish(call, whole)[:, packing.start :]
+    return packing.packed(output, lambda: attend(packing.before(packed)))
 
 
 def _is_packed(instruments: Instruments, layer: int) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows, raw_scores
-from headwise.model.batch import Batch, Padding, checked_start, resolve_positions
+from headwise.model.batch import Batch, CleanPass, Inputs, Padding, checked_start, resolve_positions
 from headwise.model.forward import Instruments, forward
 from headwise.model.reading import Rotary, SideScalars, side_maps, side_scalars
 from headwise.tokens import Prompt
@@ -43,6 +43,8 @@ class LayerRecord:
     key_scale: Tensor | None = None
     mlp: Tensor | None = None
     """[n, t, d_model]: what the MLP added (None for a layer that was only looked at, not finished)."""
+    inputs: Inputs = ((), {})
+    """What the layer was called with beside the stream."""
 
 
 class Recorder:
@@ -53,6 +55,7 @@ class Recorder:
         self.layers: list[LayerRecord] = []
         self.final: Tensor | None = None
         self.before: list[Tensor] = []
+        self.inputs: list[Inputs] = []
         self.notes: dict[tuple[int, str], Any] = {}
 
     def run(self, *, stop_early: bool) -> None:
@@ -79,6 +82,7 @@ class Recorder:
 
     def _enter(self, _module: Any, args: tuple, kwargs: dict) -> None:
         self.before.append(at_least_float32(args[0] if args else kwargs["hidden_states"]))
+        self.inputs.append((args[1:], {k: v for k, v in kwargs.items() if k != "hidden_states"}))
 
     def _observe(self, call: AttentionCall) -> None:
         if call.layer >= self.n:
@@ -87,6 +91,7 @@ class Recorder:
         self.layers.append(
             LayerRecord(
                 stream=self.before[layer],
+                inputs=self.inputs[layer],
                 call=AttentionCall(
                     None,
                     layer,
@@ -282,6 +287,14 @@ class Stream:
         """The rotation of a layer's queries and keys at the positions of one prompt; None where there is none."""
         rotary = self.layers[layer].rotary
         return None if rotary is None else rotary.of_prompt(self.batch, prompt)
+
+    def clean_pass(self, prompt: int) -> CleanPass | None:
+        """What edited copies of a prompt can go on from; None where the pass was not finished, or prompts were padded
+        on the left."""
+        if self.final is None or self.batch.is_left_padded:
+            return None
+        parts = ([getattr(record, name) for record in self.layers] for name in ("stream", "call", "inputs"))
+        return CleanPass(*parts).of_prompt(prompt, self.batch.span(prompt))
 
     def _captured(self, head: Head | str) -> Head:
         head = self.model.head(head)

@@ -178,7 +178,8 @@ def prove(
     rows += [row for control in foreseen.controls for row in control.tried]
     plans += [[set_row(up, cell, row)] for row in rows]
     stream = up.stream
-    seen = outcomes(stream.model, stream.token_ids[up.prompt], plans, answer, [cell], start=stream.start)
+    token_ids, clean = stream.token_ids[up.prompt], stream.clean_pass(up.prompt)
+    seen = outcomes(stream.model, token_ids, plans, answer, [cell], start=stream.start, clean=clean)
     before, seen = seen[0], seen[1:]
     feature_tests = _feature_tests(up, cell, tests, seen, rival, max(SUBSPACES, min(draws, 1000)), seed)
     seen = seen[len(tests) :]
