@@ -60,6 +60,7 @@ def document(
         "prompt": "".join(tokens),
         "tokens": list(tokens),
         "head": "L23H3",
+        "role": "induction",
         "query": query,
         "key": key,
         "attention": attention,
@@ -142,7 +143,7 @@ def document(
             "redundant": {"said": True, "value": 0.5, "p": None},
             "matters": {"said": True, "value": -0.72, "p": 0.0476},
         },
-        "transfer": None,
+        "transfer": [],
         "rivals": [
             {"key": 1, "attention": 0.1, "gap": 1.9, "channels": [{"channel": 3, "value": 1.1}]},
             {"key": 0, "attention": 0.05, "gap": 2.6, "channels": []},
@@ -258,6 +259,7 @@ def _row(
                 "reads": source,
                 "log_odds": float(v),
                 "effect": 1.2 * float(v) if source else None,
+                "role": "duplicate token" if name == "L20H0" else None,
             }
             for (name, source), v in zip(through, parts, strict=True)
         ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 _TOKEN = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _PLACE = rf"(?P<token>{_TOKEN})(?: \((?P<position>\d+)\))?"
 _NUMBER = r"[+-]?\d+\.\d+"
+_ROLE = "previous token|duplicate token|induction|self"
 _NAME = r"L\d+H\d+|MLP \d+|the embedding|the bias of layer \d+|the head's own bias"
 
 
@@ -22,6 +23,8 @@ class SaidWriter:
     log_odds: float | None = None
     after: str | None = None
     after_reads: int | None = None
+    role: str | None = None
+    after_role: str | None = None
 
 
 @dataclass
@@ -32,6 +35,7 @@ class Said:
     head: str
     key: int
     attention: float
+    role: str | None = None
     parts: tuple[float, float, float, float] | None = None
     reason: str | None = None
     side: str | None = None
@@ -47,6 +51,9 @@ class Said:
     direction: str | None = None
     numbers: tuple[float, ...] = ()
     words: dict[str, tuple[bool, str]] = field(default_factory=dict)
+    transfers: str | int | None = None
+    """How many other prompts the cause transfers to, of how many, as it is said; the numbers of each follow."""
+    elsewhere: list[tuple[float, ...]] = field(default_factory=list)
 
 
 def in_document(name: str) -> str:
@@ -75,13 +82,15 @@ def read(sentence: str, tokens: Sequence[str]) -> Said:
     """Parse the sentences; what does not fit is an error."""
     quoted = rf"(?:{_TOKEN})(?: \(\d+\))?"
     start = re.match(
-        rf"At (?P<query>{quoted}), (?P<head>L\d+H\d+) reads (?P<key>{quoted}) with attention (?P<a>\d\.\d\d)"
+        rf"At (?P<query>{quoted}), (?P<head>L\d+H\d+)(?: \((?P<role>{_ROLE})\))? reads (?P<key>{quoted})"
+        r" with attention (?P<a>\d\.\d\d)"
         r"(?P<rest>.*)",
         sentence,
         re.DOTALL,
     )
     assert start, sentence
-    said = Said(place(start["query"], tokens), start["head"], place(start["key"], tokens), float(start["a"]))
+    at, read_token = (place(start[name], tokens) for name in ("query", "key"))
+    said = Said(at, start["head"], read_token, float(start["a"]), start["role"])
     rest = start["rest"]
     parts = re.match(
         rf", (?P<reason>[^(]*) \(content (?P<c>{_NUMBER}), place (?P<p>{_NUMBER}), both together (?P<i>{_NUMBER}) "
@@ -101,15 +110,34 @@ def read(sentence: str, tokens: Sequence[str]) -> Said:
         if not plain:
             return said
         rest = plain[1]
-    _does_and_without(said, rest, tokens)
+    _does_and_without(said, _transfers(said, rest), tokens)
     return said
+
+
+def _transfers(said: Said, rest: str) -> str:
+    found = re.search(
+        r"(?: Whether the cause transfers to (?:the other prompt|\d+ other prompts) cannot be said\.| The cause "
+        r"(?P<which>transfers to (?P<held>\d+) of \d+ other prompts|transfers to the other prompt|does not transfer to "
+        r"the other prompt): without the same writers it attends (?P<numbers>.*)\.)$",
+        rest,
+        re.DOTALL,
+    )
+    if found is None:
+        return rest
+    said.transfers = "unknown"
+    if found["which"] is not None:
+        said.transfers = int(found["held"] or not found["which"].startswith("does not"))
+        numbers = r"(\d\.\d\d) instead of (\d\.\d\d) \((-?\d+\.\d\d) of the part taken here, p (\d\.\d{3})\)"
+        listed = re.findall(numbers, found["numbers"])
+        said.elsewhere = [tuple(map(float, one)) for one in listed]
+    return rest[: found.start()]
 
 
 def _writer(text: str, tokens: Sequence[str]) -> SaidWriter:
     quoted = rf"(?:{_TOKEN})(?: \(\d+\))?"
     found = re.fullmatch(
-        rf"(?P<name>{_NAME}) \((?P<value>{_NUMBER})(?:, reading (?P<read>{quoted}))?"
-        rf"(?:, after (?P<after>{_NAME})(?: read (?P<behind>{quoted}))?)?\)",
+        rf"(?P<name>{_NAME}) \((?:(?P<role>{_ROLE}), )?(?P<value>{_NUMBER})(?:, reading (?P<read>{quoted}))?"
+        rf"(?:, after (?P<after>{_NAME})(?: \((?P<after_role>{_ROLE})\))?(?: read (?P<behind>{quoted}))?)?\)",
         text,
         re.DOTALL,
     )
@@ -120,12 +148,15 @@ def _writer(text: str, tokens: Sequence[str]) -> SaidWriter:
         float(found["value"]),
         None if found["after"] is None else in_document(found["after"]),
         None if found["behind"] is None else place(found["behind"], tokens),
+        found["role"],
+        found["after_role"],
     )
 
 
 def _writers(text: str, tokens: Sequence[str]) -> list[SaidWriter]:
     quoted = rf"(?:{_TOKEN})(?: \(\d+\))?"
-    one = rf"(?:{_NAME}) \({_NUMBER}(?:, reading {quoted})?(?:, after (?:{_NAME})(?: read {quoted})?)?\)"
+    after = rf"(?:, after (?:{_NAME})(?: \((?:{_ROLE})\))?(?: read {quoted})?)?"
+    one = rf"(?:{_NAME}) \((?:(?:{_ROLE}), )?{_NUMBER}(?:, reading {quoted})?{after}\)"
     found = re.findall(one, text, re.DOTALL)
     joined = ", ".join(found[:-1]) + f" and {found[-1]}" if len(found) > 1 else "".join(found)
     assert joined == text, text

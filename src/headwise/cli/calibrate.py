@@ -33,8 +33,9 @@ def calibrate(
 ) -> None:
     """Measure what flows through every head, over ordinary text: moments for balanced channels.
 
-    One pass over the texts measures all heads. The result is kept for this model and these texts; the same command
-    continues one that was interrupted, and does nothing where it is done.
+    One pass over the texts measures all heads, and a few over random tokens the roles that explanations name. The
+    result is kept for this model and these texts; the same command continues one that was interrupted, and does nothing
+    where it is done.
     """
     from headwise.corpus import read_corpus
 
@@ -45,7 +46,11 @@ def calibrate(
     loaded = load(model)
     with stage_bars() as progress:
         found, path = calibrated(loaded, given, texts=texts, progress=progress)
-    document = {**found.to_json(), "file": str(path)}
+    from headwise.contrast.roles import roles_once
+
+    roles = roles_once(loaded)
+    counts = None if roles is None else roles.counts
+    document = {**found.to_json(), "roles": counts, "file": str(path)}
     from headwise.show.calibration import calibration_lines
 
     finish(document, lambda: calibration_lines(document), as_json=as_json, saved=path)

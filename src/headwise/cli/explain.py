@@ -65,6 +65,15 @@ def explain(
     prompt_file: options.PromptFile = None,
     chat: options.Chat = False,
     start: options.Start = 0,
+    transfer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another prompt in which the same writers are taken away; may be repeated.",
+            metavar="PROMPT",
+            callback=options.texts,
+        ),
+    ] = None,
+    align: options.Alignment = None,
     model: options.Model = None,
     as_json: options.Json = False,
     html: options.Html = None,
@@ -85,10 +94,13 @@ def explain(
     options.refuse_unused(context, every - {"method"}, "is used only with --row")
     if only is None:
         options.refuse_unused(context, every - {"top"}, "is used only with --only")
+    if align is not None and len(transfer or []) != 1:
+        raise HeadwiseError("--align is used with one --transfer PROMPT: give it, or leave --align out")
     if open_page and html is None:
         html = Path("explanation.html")
         refuse_unwritable(html)
 
+    from headwise.contrast.roles import roles_once
     from headwise.model.loading.load import load
     from headwise.progress import Working
     from headwise.tokens import chat_prompt
@@ -98,6 +110,8 @@ def explain(
         progress.stage("loading the model")
         loaded = load(model)
         given = chat_prompt(loaded.tokenizer, text) if chat else text
+        progress.stage("roles of heads")  # measured once for a model, kept beside it
+        roles_once(loaded)
         why = explain_prompt(
             loaded,
             given,
@@ -112,6 +126,8 @@ def explain(
             draws=draws,
             seed=seed,
             start=start,
+            transfer=[chat_prompt(loaded.tokenizer, other) if chat else other for other in transfer or ()],
+            align=None if align is None else options.alignment(align),
             progress=progress.stage,
         )
     if html is not None:

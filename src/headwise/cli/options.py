@@ -24,6 +24,14 @@ def _text(context: typer.Context, parameter: typer.CallbackParam, value: str | N
     return value if value is None else well_formed(value, parameter.opts[0])
 
 
+def texts(context: typer.Context, parameter: typer.CallbackParam, value: list[str] | None) -> list[str]:
+    """Texts of an option that may be repeated; an empty one is refused."""
+    for one in value or []:
+        if not well_formed(one, parameter.opts[0]).strip():
+            raise HeadwiseError(f"{parameter.opts[0]} {one!r} is empty: give the text the model is to read")
+    return value or []
+
+
 def _output(value: Path | None) -> Path | None:
     if value is not None:
         refuse_unwritable(value)

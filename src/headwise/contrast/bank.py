@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -241,3 +241,37 @@ def _require_one_space(features: Sequence[BankFeature]) -> None:
         if (one.head, one.name) in seen:
             raise HeadwiseError(f"{one.head} {quoted(one.name)} is listed twice")
         seen.add((one.head, one.name))
+
+
+# --- some banks, for one head ----------------------------------------------------------------------------------------
+
+MAX_FEATURES = 10
+
+
+def banks_of(
+    given: FeatureBank | str | Path | Sequence[FeatureBank | str | Path], model: Model
+) -> list[FeatureBank]:
+    """Banks, or their folders; those of another model are refused."""
+    some = [given] if isinstance(given, (str, Path, FeatureBank)) else given
+    return [(one if isinstance(one, FeatureBank) else FeatureBank.load(one)).require(model) for one in some]
+
+
+def features_of(banks: Sequence[FeatureBank], head: Head) -> list[BankFeature]:
+    """The head's own features of all banks; unions are left out, since they repeat what they are made of."""
+    chosen: dict[str, BankFeature] = {}
+    for bank in banks:
+        if head not in bank.heads:
+            continue
+        for feature in bank.of(head, unions=False):
+            name = feature.name if feature.name not in chosen else f"{bank.task}: {feature.name}"
+            chosen[name] = feature if name == feature.name else replace(feature, name=name)
+    if banks and not chosen:
+        known = ", ".join(dict.fromkeys(str(h) for bank in banks for h in bank.heads))
+        raise HeadwiseError(
+            f"{head} has no features in the bank; it has those of {known}: ask about one of these heads"
+        )
+    if len(chosen) > MAX_FEATURES:
+        raise HeadwiseError(
+            f"{len(chosen)} features of {head} were given: at most {MAX_FEATURES} share one logit"
+        )
+    return list(chosen.values())

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from headwise import jsons
@@ -26,7 +27,7 @@ from headwise.model.loading.store import cache_folder
 from headwise.randomness import keyed
 from headwise.tokens import NoTokenizer
 from headwise.types import Estimate, Head, HeadLike
-from headwise.validation import Row, Sha256, Shape, check
+from headwise.validation import Index, Row, Sha256, Shape, check, quoted, unfit
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -81,13 +82,17 @@ class HeadRoles:
     heads: tuple[HeadRole, ...]
     """Every head, layer by layer."""
 
+    @cached_property
+    def by_head(self) -> Mapping[Head, HeadRole]:
+        """The same by head."""
+        return {one.head: one for one in self.heads}
+
     def of(self, head: HeadLike) -> Role | None:
         """The role of a head, if it has one."""
         wanted = Head.parse(head)
-        found = next((one for one in self.heads if one.head == wanted), None)
-        if found is None:
+        if wanted not in self.by_head:
             raise HeadwiseError(f"{wanted} is not a head of {self.model!r}, whose roles these are")
-        return found.role
+        return self.by_head[wanted].role
 
     def with_role(self, role: Role) -> list[HeadRole]:
         """The heads of one role, the clearest first."""
@@ -95,6 +100,11 @@ class HeadRoles:
             raise HeadwiseError(f"{role!r} is not a role: choose one of {', '.join(ROLES)}")
         found = [one for one in self.heads if one.role == role]
         return sorted(found, key=lambda one: -one.attention[role].mean)
+
+    @property
+    def counts(self) -> dict[Role, int]:
+        """How many heads have each role."""
+        return {role: sum(one.role == role for one in self.heads) for role in ROLES}
 
     def to_json(self) -> dict[str, Any]:
         """One document: the settings, and per head its role and the five means with their intervals."""
@@ -144,7 +154,7 @@ class HeadRoles:
         return head_roles(self)
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{len(self.with_role(role))} {role}" for role in ROLES)
+        counts = ", ".join(f"{number} {role}" for role, number in self.counts.items())
         return f"HeadRoles({self.model!r}: {len(self.heads)} heads, of them {counts})"
 
 
@@ -184,16 +194,49 @@ def head_roles(
     if len(words) < length or (model.context is not None and 2 * length > model.context):
         room = min(len(words), len(words) if model.context is None else model.context // 2)
         raise HeadwiseError(f"length={length} is too long for {model.name!r}: give at most {room}")
-    file = cache_folder() / "roles" / f"{model.weight_hash[:16]}-{sequences}-{length}-{seed}.json"
-    if keep and file.is_file():
-        try:
-            return HeadRoles.load(file, model)
-        except HeadwiseError:
-            pass  # damaged, or of an earlier version: measured again
+    file = _file(model.weight_hash, sequences, length, seed)
+    kept = _kept(file, model.weight_hash) if keep else None
+    if kept is not None:
+        return kept
     found = _measured(model, words, sequences, length, seed)
     if keep:
         found.save(file)
     return found
+
+
+def role_of(roles: HeadRoles | None, head: Head) -> Role | None:
+    """The role of a head, where roles are known and it has one."""
+    found = None if roles is None else roles.by_head.get(head)
+    return None if found is None else found.role
+
+
+def roles_once(model: Model) -> HeadRoles | None:
+    """The roles of a model as explanations name them, measured now if nobody has; None for a model that is too small to
+    read 24 different tokens twice."""
+    try:
+        return head_roles(model)
+    except HeadwiseError:
+        return None
+
+
+def stored_roles(weight_hash: str) -> HeadRoles | None:
+    """The roles of a model with these weights, measured as by default; None where nobody has measured them."""
+    return _kept(_file(weight_hash, SEQUENCES, LENGTH, 0), weight_hash)
+
+
+def _file(weight_hash: str, sequences: int, length: int, seed: int) -> Path:
+    return cache_folder() / "roles" / f"{weight_hash[:16]}-{sequences}-{length}-{seed}.json"
+
+
+def _kept(file: Path, weight_hash: str) -> HeadRoles | None:
+    """Roles from a file; what is damaged, of an earlier version or of other weights is as good as none."""
+    if not file.is_file():
+        return None
+    try:
+        found = HeadRoles.load(file)
+    except HeadwiseError:
+        return None
+    return found if found.weight_hash == weight_hash else None
 
 
 def ordinary_tokens(model: Model) -> list[int]:
@@ -244,11 +287,22 @@ def _places(pattern: Tensor, rows: list[int], length: int) -> Tensor:
 # --- the shape of a file ---
 
 
+# Attentions that were summed in float32 may pass 1 by rounding, and a mean its interval.
+_ROUNDING = 1e-6
+_Share = Annotated[float, Field(ge=0, le=1 + _ROUNDING)]
+
+
 class _EstimateShape(Shape):
-    mean: float
-    ci: Row[float]
-    n: int
-    clusters: int
+    mean: _Share
+    ci: Row[_Share]
+    n: Index
+    clusters: Index
+
+    @model_validator(mode="after")
+    def _in_order(self) -> _EstimateShape:
+        if len(self.ci) != 2 or not self.ci[0] - _ROUNDING <= self.mean <= self.ci[1] + _ROUNDING:
+            raise unfit(f"{self.mean:g} is not inside its interval {quoted(self.ci)}")
+        return self
 
     @property
     def estimate(self) -> Estimate:
@@ -279,3 +333,10 @@ class _RolesShape(Shape):
     length: int
     seed: int
     heads: Row[_HeadShape]
+
+    @model_validator(mode="after")
+    def _each_once(self) -> _RolesShape:
+        names = [one.head for one in self.heads]
+        if len(set(names)) < max(1, len(names)):
+            raise unfit("heads lists a head twice" if names else "heads lists nobody")
+        return self

@@ -28,4 +28,7 @@ def calibration_lines(document: Mapping[str, Any]) -> RenderableType:
         lines.append(
             f"{counted(cells['too_few'], 'head')} with too few attended cells: singular channels instead"
         )
+    if document["roles"] is not None:
+        named = ", ".join(f"{role} {number}" for role, number in document["roles"].items())
+        lines.append(f"heads with a role on random tokens: {named}")
     return Group(*(Text(line) for line in lines))

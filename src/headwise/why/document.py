@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from headwise.basis_names import BasisName
 from headwise.circuits.counterfactual import Outcome
+from headwise.contrast.roles import HeadRoles, role_of
 from headwise.tracing.mlps import MLPAccount, SignedTotals
 from headwise.tracing.search import SideSignals
 from headwise.tracing.writers import WriterSet
@@ -15,6 +17,7 @@ from headwise.types import Component, Side
 from headwise.why.consequence import Consequence
 from headwise.why.proof import ControlTest, Proof, Spread, Verdict
 from headwise.why.question import Answer, Question
+from headwise.why.transfer import Transfer
 from headwise.why.what import PlaceSplit, What
 from headwise.why.who import Who, WriterRow
 
@@ -29,7 +32,20 @@ OTHERS = "others"
 
 
 FIELDS = (
-    *("schema", "model", "prompt", "tokens", "start", "head", "query", "key", "attention", "logit", "answer"),
+    *(
+        "schema",
+        "model",
+        "prompt",
+        "tokens",
+        "start",
+        "head",
+        "role",
+        "query",
+        "key",
+        "attention",
+        "logit",
+        "answer",
+    ),
     *(
         "chosen_because",
         "runners_up",
@@ -50,13 +66,13 @@ FIELDS = (
 def to_json(why: Explanation) -> dict[str, Any]:
     """Everything but the pattern of the whole head and the rows that are merged into ``others``."""
     made = {
-        **asked(why.model, why.prompt, why.tokens, why.start, why.question, why.answer, why.basis),
+        **asked(why.model, why.prompt, why.tokens, why.start, why.question, why.answer, why.basis, why.roles),
         **placed(why.what, why.place),
-        **tabled(why.what, why.who),
+        **tabled(why.what, why.who, why.roles),
         **observed(why.proof),
         **controlled(why.proof.controls, why.verdict),
         **followed(why.consequence),
-        "transfer": None,
+        "transfer": [_transfer(one) for one in why.transfer],
         "features": _features(why.what, why.who, why.proof) if why.what.features else None,
         "sentence": why.sentence,
         "seconds": round(why.seconds, 4),
@@ -75,6 +91,7 @@ def asked(
     question: Question,
     answer: Answer,
     basis: BasisName,
+    roles: HeadRoles | None = None,
 ) -> dict[str, Any]:
     """Which cell is meant, and by which answer its effect is measured."""
     return {
@@ -84,6 +101,7 @@ def asked(
         "tokens": list(tokens),
         "start": start,
         "head": str(question.cell.head),
+        "role": role_of(roles, question.cell.head),
         "query": question.cell.query,
         "key": question.cell.key,
         "answer": {
@@ -127,12 +145,12 @@ def placed(what: What, place: PlaceSplit) -> dict[str, Any]:
     }
 
 
-def tabled(what: What, who: Who) -> dict[str, Any]:
+def tabled(what: What, who: Who, roles: HeadRoles | None = None) -> dict[str, Any]:
     """The one table, and what of it causes the attention."""
     return {
         "log_odds": _log_odds(what, who),
         "what": _what(what),
-        "who": [_row(row, what) for row in who.rows],
+        "who": [_row(row, what, roles) for row in who.rows],
         "cause": _causes(who),
     }
 
@@ -184,21 +202,21 @@ def _what(what: What) -> list[dict[str, Any]]:
     return listed
 
 
-def _row(row: WriterRow, what: What) -> dict[str, Any]:
+def _row(row: WriterRow, what: What, roles: HeadRoles | None) -> dict[str, Any]:
     channels: list[dict[str, Any]] = [
         {"channel": part.channel, "log_odds": value}
         for part, value in zip(what.shown, row.channels, strict=True)
     ]
     if len(what.channels) > len(what.shown):
         channels.append({"channel": OTHERS, "log_odds": row.log_odds - sum(row.channels)})
-    through, neurons = ([], []) if row.mlp is None else _mlp(row.mlp, row.log_odds)
+    through, neurons = ([], []) if row.mlp is None else _mlp(row.mlp, row.log_odds, roles)
     return {
         "side": row.side,
         **(_writer(row.writer) if row.writer is not None else {"writer": OTHERS, "reads": None}),
         "log_odds": row.log_odds,
         "count": row.count,
         "cause": row.cause,
-        "role": None,
+        "role": None if row.writer is None else _role(row.writer, roles),
         "channels": channels,
         "through": through,
         "neurons": neurons,
@@ -210,7 +228,14 @@ def _writer(component: Component) -> dict[str, Any]:
     return {"writer": component.name, "reads": component.source if component.kind == "head" else None}
 
 
-def _mlp(account: MLPAccount, total: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _role(component: Component, roles: HeadRoles | None) -> str | None:
+    """What a head does on random tokens, if that is known."""
+    return role_of(roles, component.head) if component.kind == "head" else None
+
+
+def _mlp(
+    account: MLPAccount, total: float, roles: HeadRoles | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What an MLP read and its neurons, each list with the rest of the row at its end."""
     through = [
         {
@@ -219,11 +244,12 @@ def _mlp(account: MLPAccount, total: float) -> tuple[list[dict[str, Any]], list[
             ),
             "log_odds": one.share,
             "effect": one.effect,
+            "role": _role(one.writer, roles),
         }
         for one in account.writers
     ]
     rest = total - sum(one.share for one in account.writers)
-    through.append({"writer": OTHERS, "reads": None, "log_odds": rest, "effect": None})
+    through.append({"writer": OTHERS, "reads": None, "log_odds": rest, "effect": None, "role": None})
     neurons: list[dict[str, Any]] = [{"index": one.index, "log_odds": one.share} for one in account.neurons]
     if account.constant:
         neurons.append({"index": "bias", "log_odds": account.constant})
@@ -299,6 +325,23 @@ def _control(control: ControlTest) -> dict[str, Any]:
         "attention": {**attention, "histogram": bins},
         "p": control.p,
         "answer": None if answer is None else {**_spread(answer), "p": control.answer_p},
+    }
+
+
+def _transfer(found: Transfer) -> dict[str, Any]:
+    proof = found.proof
+    return {
+        "prompt": found.prompt,
+        "tokens": list(found.tokens),
+        "query": found.cell.query,
+        "key": found.cell.key,
+        "writers": [_writer(member) for member in found.writers],
+        "missing": [_writer(member) for member in found.missing],
+        "before": _outcome(proof.before),
+        "after": None if proof.after is None else _outcome(proof.after),
+        "predicted": proof.predicted,
+        "controls": [_control(control) for control in proof.controls],
+        "holds": asdict(found.holds),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,14 +13,16 @@ import torch
 
 from headwise.arguments import count, share
 from headwise.basis_names import BasisKind, BasisName
-from headwise.contrast.bank import BankFeature, FeatureBank
+from headwise.circuits.patching import Align
+from headwise.contrast.bank import FeatureBank, banks_of, features_of
+from headwise.contrast.roles import HeadRoles, role_of, stored_roles
 from headwise.errors import HeadwiseError
 from headwise.randomness import seeded
 from headwise.strings import in_short
 from headwise.tokens import Prompt, shown_after
 from headwise.tracing.table import LogOddsTable, WriterTable, log_odds_table
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Head, Side
+from headwise.types import Head, HeadLike, Side
 from headwise.why.attention import sinks_of
 from headwise.why.consequence import Consequence, consequence
 from headwise.why.controls import DRAWS
@@ -27,6 +30,7 @@ from headwise.why.document import asked, controlled, followed, observed, placed,
 from headwise.why.proof import Proof, Verdict, foresee, prove, verdict
 from headwise.why.question import Answer, PromptReading, Question, ask, find_answer
 from headwise.why.sentence import sentence
+from headwise.why.transfer import Transfer, other_prompts, transfers
 from headwise.why.what import PlaceSplit, What, place_split, what
 from headwise.why.who import SIDES, Who, who
 
@@ -35,8 +39,6 @@ if TYPE_CHECKING:
 
     from headwise.model.model import Model
 
-MAX_FEATURES = 10
-
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
@@ -44,6 +46,8 @@ class Explanation:
 
     model: str
     """The model's name."""
+    weight_hash: str
+    """SHA-256 of its weights."""
     prompt: str | None
     """The prompt as text; None if token ids were given."""
     tokens: tuple[str, ...]
@@ -76,6 +80,8 @@ class Explanation:
     """Seconds by stage."""
     start: int = 0
     """The position id of the first token."""
+    transfer: tuple[Transfer, ...] = ()
+    """The same writers, taken away in other prompts, where such were given."""
 
     @property
     def head(self) -> Head:
@@ -96,6 +102,16 @@ class Explanation:
     def attention(self) -> float:
         """Its softmax weight."""
         return self.what.attention
+
+    @cached_property
+    def roles(self) -> HeadRoles | None:
+        """What heads do on random tokens, where it was measured for this model: by `headwise calibrate`, by the command
+        `headwise explain`, or by :func:`head_roles`. They only name; nothing is computed from them."""
+        return stored_roles(self.weight_hash)
+
+    def role(self, head: HeadLike) -> str | None:
+        """The role of a head, if it has one and it is known."""
+        return role_of(self.roles, Head.parse(head))
 
     @property
     def sentence(self) -> str:
@@ -167,6 +183,8 @@ def explain(
     draws: int = DRAWS,
     seed: int = 0,
     start: int = 0,
+    transfer: Prompt | Sequence[Prompt] = (),
+    align: Align = None,
     progress: Callable[[str], None] | None = None,
 ) -> Explanation:
     """Why does ``head`` attend from ``query`` to ``key``? What made the score, who wrote it, and proof.
@@ -203,6 +221,11 @@ def explain(
         The seed of everything random.
     start:
         The position of the prompt's first token, with nothing before it; 0 unless the model has rotary positions.
+    transfer:
+        Another prompt, such as a paraphrase, or several: the cause is taken away there, too.
+    align:
+        With ``transfer``: positions of the prompt, each with that of the other one; default: the same positions in
+        prompts of equal length, else those of the longest equal runs of tokens.
     progress:
         Told the name of each stage as it begins.
 
@@ -225,6 +248,8 @@ def explain(
         draws=draws,
         seed=seed,
         start=start,
+        transfer=transfer,
+        align=align,
         progress=progress,
     )
     while True:
@@ -258,6 +283,8 @@ def explain_steps(
     draws: int = DRAWS,
     seed: int = 0,
     start: int = 0,
+    transfer: Prompt | Sequence[Prompt] = (),
+    align: Align = None,
     progress: Callable[[str], None] | None = None,
 ) -> Generator[Step, None, Explanation]:
     """:func:`explain`, step by step: the parts of the document as they become known, then the explanation itself.
@@ -265,13 +292,11 @@ def explain_steps(
     A prompt that was read already is given as its :class:`PromptReading`, with the basis and start of that.
     """
     clock = _Clock(progress)
-    banks = [
-        _bank(one, model)
-        for one in ([features] if isinstance(features, (str, Path, FeatureBank)) else features)
-    ]
+    banks = banks_of(features, model) if features else []
     tau = None if tau is None else share(tau, "tau")
     draws = count(draws, "draws", "leaves no controls")
     seeded(seed)  # a seed that no generator takes is refused now, not after the search
+    others = other_prompts(model, transfer, align) if len(transfer) or align is not None else []
     with torch.no_grad():
         clock.start("reading the prompt")
         read = (
@@ -283,10 +308,13 @@ def explain_steps(
         clock.start("finding the question")
         found = find_answer(model, token_ids, read.logits, answer, wrong)
         question = ask(model, up, tokens, found, head, query, key)
-        chosen = _features(banks, question.cell.head)
+        chosen = features_of(banks, question.cell.head) if banks else []
         stream, named = up.stream, up.bases.name
+
+    roles = partial(stored_roles, model.weight_hash)
     yield Step(
-        "question", lambda: asked(model.name, read.prompt, tokens, stream.start, question, found, named)
+        "question",
+        lambda: asked(model.name, read.prompt, tokens, stream.start, question, found, named, roles()),
     )
     with torch.no_grad():
         clock.start("what made the score")
@@ -298,7 +326,7 @@ def explain_steps(
         clock.start("who wrote it")
         writers = who(up, table, made, chosen, tau)
         tables: dict[Side, WriterTable] = {side: WriterTable.of(table, side) for side in SIDES}
-    yield Step("table", lambda: tabled(made, writers))
+    yield Step("table", lambda: tabled(made, writers, roles()))
     with torch.no_grad():
         clock.start("what it does")
         done = consequence(
@@ -310,10 +338,15 @@ def explain_steps(
     yield Step("predicted", lambda: controlled(foreseen.tests))
     with torch.no_grad():
         proof = prove(up, table, found, foreseen, chosen, rival, draws=draws, seed=seed)
+        elsewhere: tuple[Transfer, ...] = ()
+        if others:
+            clock.start("the same elsewhere")
+            elsewhere = transfers(up, table, writers.headline, others, align, draws=draws, seed=seed)
         pattern = stream.whole_pattern(question.cell.head)
         clock.stop()
     why = Explanation(
         model=model.name,
+        weight_hash=model.weight_hash,
         prompt=read.prompt,
         tokens=tokens,
         question=question,
@@ -330,6 +363,7 @@ def explain_steps(
         seconds=sum(clock.stages.values()),
         stages=dict(clock.stages),
         start=stream.start,
+        transfer=elsewhere,
     )
     yield Step("observed", lambda: observed(proof))
     yield Step("controls", lambda: controlled(proof.controls, why.verdict))
@@ -343,36 +377,6 @@ def _partner(up: PromptWrites, table: LogOddsTable, made: What) -> int | None:
     rows = [up.stream.pattern(layer, table.cell.query, up.prompt) for layer in range(up.n_layers)]
     sinks = sinks_of(torch.cat(rows), table.cell.query)
     return next((rival.key for rival in made.rivals if rival.key not in sinks), None)
-
-
-def _bank(given: FeatureBank | str | Path, model: Model) -> FeatureBank:
-    bank = given if isinstance(given, FeatureBank) else FeatureBank.load(given)
-    return bank.require(model)
-
-
-def _features(banks: Sequence[FeatureBank], head: Head) -> list[BankFeature]:
-    """The head's own features of all banks; unions are left out, since they repeat what they are made of."""
-    chosen: dict[str, BankFeature] = {}
-    for bank in banks:
-        if head not in bank.heads:
-            continue
-        for feature in bank.of(head, unions=False):
-            name = feature.name if feature.name not in chosen else f"{bank.task}: {feature.name}"
-            chosen[name] = feature if name == feature.name else _renamed(feature, name)
-    if banks and not chosen:
-        known = ", ".join(dict.fromkeys(str(h) for bank in banks for h in bank.heads))
-        raise HeadwiseError(
-            f"{head} has no features in the bank; it has those of {known}: ask about one of these heads"
-        )
-    if len(chosen) > MAX_FEATURES:
-        raise HeadwiseError(
-            f"{len(chosen)} features of {head} were given: at most {MAX_FEATURES} share one logit"
-        )
-    return list(chosen.values())
-
-
-def _renamed(feature: BankFeature, name: str) -> BankFeature:
-    return replace(feature, name=name)
 
 
 class _Clock:

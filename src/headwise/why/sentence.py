@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from headwise.tracing.mlps import MLPAccount
 from headwise.tracing.writers import WriterSet
-from headwise.types import Component
+from headwise.types import Component, Head
 from headwise.why.proof import LEAST, ControlTest, Proof, Verdict
 from headwise.why.question import Answer
+from headwise.why.transfer import Transfer
 from headwise.why.what import PlaceSplit
 from headwise.why.who import WriterRow
 
@@ -45,6 +46,8 @@ def sentence(why: Explanation) -> str:
     said.append(_does(why))
     if abs(total) >= EVEN and cause is not None:
         said.append(_without(why.tokens, why.answer, cause, why.proof, why.verdict))
+        if why.transfer:
+            said.append(_elsewhere(why.transfer))
     return " ".join(said)
 
 
@@ -55,7 +58,7 @@ def _reading(why: Explanation) -> str:
     head, query, key = why.question.cell
     what = why.what
     at, read = _token(why.tokens, query), _token(why.tokens, key)
-    start = f"At {at}, {head} reads {read} with attention {what.attention:.2f}"
+    start = f"At {at}, {_head(why, head)} reads {read} with attention {what.attention:.2f}"
     if what.keys < 2:
         return f"{start}: it is the only token it sees, so there is nothing to explain."
     if abs(what.log_odds) < EVEN:
@@ -96,12 +99,12 @@ def reason(place: PlaceSplit) -> str:
 
 
 def _who(why: Explanation, cause: WriterSet | None) -> str:
-    tokens, who = why.tokens, why.who
+    who = why.who
     if cause is None:
         return f"No set of writers takes the attention below {who.threshold:.2f}."
     rows = [row for row in who.of(cause.side) if row.writer is not None]
     named = [row for row in rows if row.cause][: DIFFUSE_NAMED if cause.diffuse else NAMED]
-    listed = _listed([_writer(tokens, row) for row in named])
+    listed = _listed([_writer(why, row) for row in named])
     more = len(cause) - len(named)
     into = "its query" if cause.side == "query" else "the keys"
     if cause.diffuse:
@@ -113,24 +116,40 @@ def _who(why: Explanation, cause: WriterSet | None) -> str:
     totals = who.totals[cause.side]
     against = min(rows, key=lambda row: row.log_odds)
     if against.log_odds <= -max(EVEN, AGAINST * totals.helping):
-        said += f"; {_writer(tokens, against)} works against it"
+        said += f"; {_writer(why, against)} works against it"
     both = (
         f"all that helps there brings {signed(totals.helping)}, all that hinders {signed(totals.hindering)}"
     )
     return f"{said}; {both}."
 
 
-def _writer(tokens: Sequence[str], row: WriterRow) -> str:
-    """A writer with its part, the token it read, and through what it came."""
-    assert row.writer is not None
-    details = signed(row.log_odds)
-    if row.writer.kind == "head":
-        details += f", reading {_token(tokens, row.writer.source)}"
+def _writer(why: Explanation, row: WriterRow) -> str:
+    """A writer with its role if that is known, its part, the token it read, and through what it came."""
+    writer, tokens = row.writer, why.tokens
+    assert writer is not None
+    details = [signed(row.log_odds)]
+    if writer.kind == "head":
+        role = telling_role(why, writer.head)
+        details = [*([] if role is None else [role]), *details, f"reading {_token(tokens, writer.source)}"]
     behind = None if row.mlp is None else _behind(row.mlp, row.log_odds)
-    if behind is not None:
-        read = f" read {_token(tokens, behind.source)}" if behind.kind == "head" else ""
-        details += f", after {spoken(behind)}{read}"
-    return f"{spoken(row.writer)} ({details})"
+    if behind is not None and behind.kind == "head":
+        details.append(f"after {_head(why, behind.head)} read {_token(tokens, behind.source)}")
+    elif behind is not None:
+        details.append(f"after {spoken(behind)}")
+    return f"{spoken(writer)} ({', '.join(details)})"
+
+
+def _head(why: Explanation, head: Head) -> str:
+    """A head with its role, if that is known."""
+    role = telling_role(why, head)
+    return str(head) if role is None else f"{head} ({role})"
+
+
+def telling_role(why: Explanation, head: Head) -> str | None:
+    """The role of a head, unless it is to rest on the first token: a third of all heads do so on random tokens, which
+    says nothing about what they do here."""
+    role = why.role(head)
+    return None if role == "first token" else role
 
 
 def _behind(account: MLPAccount, total: float) -> Component | None:
@@ -208,6 +227,29 @@ def _words(answer: Answer, cause: WriterSet, proof: Proof, verdict: Verdict) -> 
         else:
             said.append(f"and for the answer it matters no more than the controls do ({number})")
     return said
+
+
+def _elsewhere(tried: Sequence[Transfer]) -> str:
+    """What becomes of the attention without the same writers in other prompts."""
+    known = [one for one in tried if one.holds.said is not None]
+    prompts = "the other prompt" if len(tried) == 1 else f"{len(tried)} other prompts"
+    if not known:
+        return f"Whether the cause transfers to {prompts} cannot be said."
+    held = sum(bool(one.holds.said) for one in known)
+    seen = [
+        f"{one.proof.after.attention:.2f} instead of {one.proof.before.attention:.2f} ({_share_of(one)})"
+        for one in known[:NAMED]
+        if one.proof.after is not None
+    ]
+    if len(tried) > 1:
+        said = f"The cause transfers to {held} of {prompts}"
+    else:
+        said = f"The cause {'transfers' if held else 'does not transfer'} to {prompts}"
+    return f"{said}: without the same writers it attends {_listed(seen)}."
+
+
+def _share_of(one: Transfer) -> str:
+    return f"{one.holds.value:.2f} of the part taken here, p {one.holds.p:.3f}"
 
 
 def as_much(control: ControlTest) -> str:

@@ -19,6 +19,8 @@ export interface What extends ChannelPart {
 export interface Through extends Writer {
   log_odds: number;
   effect: number | null;
+  /** What the head does on random tokens, where that is known. */
+  role: string | null;
 }
 export interface Neuron {
   index: number | string;
@@ -75,6 +77,20 @@ export interface Word {
   value: number | null;
   p: number | null;
 }
+/** The cause taken out in another prompt, where ``reads`` and positions are that prompt's (``missing``: this one's). */
+export interface Transfer {
+  prompt: string | null;
+  tokens: readonly string[];
+  query: number;
+  key: number;
+  writers: readonly Writer[];
+  missing: readonly Writer[];
+  before: Outcome;
+  after: Outcome | null;
+  predicted: number | null;
+  controls: readonly Control[];
+  holds: Word;
+}
 export interface Balance {
   helps: number;
   hinders: number;
@@ -104,6 +120,7 @@ export interface ExplanationDocument {
   prompt: string | null;
   tokens: readonly string[];
   head: string;
+  role: string | null;
   query: number;
   key: number;
   attention: number;
@@ -128,7 +145,7 @@ export interface ExplanationDocument {
   proof: Proof;
   controls: readonly Control[];
   verdict: { specific: Word; redundant: Word; matters: Word };
-  transfer: { prompt: string; query: number; key: number; before: number; after: number } | null;
+  transfer: readonly Transfer[];
   rivals: readonly { key: number; attention: number; gap: number; channels: readonly { channel: number; value: number }[] }[];
   features: Features | null;
   sentence: string;

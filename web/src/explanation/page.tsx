@@ -64,6 +64,7 @@ const Head = ({ data }: { data: ExplanationDocument }) => {
   const facts: [string, string][] = [
     ['attention', number(data.attention)],
     [`log-odds above an even row of ${data.log_odds.keys}`, signed(data.log_odds.total)],
+    ...(data.role === null ? [] : [['role on random tokens', data.role] as [string, string]]),
     ['answer', isolated(visible(answer.text))],
     ['its probability', number(answer.probability)],
     [`lead over ${isolated(visible(answer.wrong))}`, signed(answer.lead)],

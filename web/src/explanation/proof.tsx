@@ -5,7 +5,7 @@ import { Numbers } from '../kit/numbers';
 import { Tok } from '../kit/tokens';
 import { number, share, signed } from '../numbers';
 import { isolated, listed, plural, readable, short, visible } from '../text';
-import type { ExplanationDocument, Outcome, Word, Writer } from './document';
+import type { ExplanationDocument, Outcome, Transfer, Word, Writer } from './document';
 import { spoken } from './names';
 
 const CONTROLS: Record<string, string> = { channels: 'unused channels', writers: 'other writers', directions: 'random directions' };
@@ -29,12 +29,31 @@ export const Proof = ({ data }: { data: ExplanationDocument }) => {
           <Panels data={data} />
         </>
       )}
-      {data.transfer ? (
-        <p class="transfer">
-          The same writers taken out in another prompt, <q>{readable(data.transfer.prompt)}</q>: attention {share(data.transfer.before)} becomes {share(data.transfer.after)}.
-        </p>
-      ) : null}
+      <Elsewhere data={data} />
     </section>
+  );
+};
+
+/** The same writers taken out in other prompts. */
+const Elsewhere = ({ data }: { data: ExplanationDocument }) => {
+  if (!data.transfer.length) return null;
+  const token = (one: Transfer, at: number) => isolated(short(visible(one.tokens[at] ?? ''), 14));
+  return (
+    <div class="transfer">
+      <h3>The same writers in other prompts</h3>
+      <p class="soft">The share is the part of the attention that is taken there, over the part that is taken here. The cause transfers from half on, if none of three kinds of random removal there does as much (p ≤ .05).</p>
+      <ul>
+        {data.transfer.map((one) => (
+          <li>
+            <q>{isolated(readable(short(one.tokens.join(''), 120)))}</q>: {data.head} at {token(one, one.query)} reads {token(one, one.key)} with {number(one.before.attention)}
+            {one.after === null ? '; none of the writers is there.' : `, without the same ${plural(one.writers.length, 'writer')} with ${number(one.after.attention)}`}
+            {one.holds.said === null ? '. Whether the cause transfers cannot be said.' : `: share ${number(one.holds.value, 2)}, p = ${number(one.holds.p)}. `}
+            {one.holds.said === null ? null : <b>{one.holds.said ? 'It transfers.' : 'It does not transfer.'}</b>}
+            {one.missing.length ? ` Left out, because nothing there is the token they read: ${named(one.missing)}.` : ''}
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 };
 

@@ -34,6 +34,7 @@ export const Unfolded = ({ row }: { row: Row }) => {
                         read <Tok at={one.reads} most={18} />
                       </>
                     )}
+                    {one.role === null ? null : <span class="role">{one.role}</span>}
                     {one.effect === null ? null : ` (effect ${signed(one.effect)})`}
                   </>
                 ) : null

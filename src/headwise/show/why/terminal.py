@@ -11,10 +11,10 @@ from rich.text import Text
 from headwise.show.kit.terminal import quoted, table
 from headwise.strings import counted
 from headwise.why.proof import Outcome, Proof
-from headwise.why.sentence import signed, spoken
+from headwise.why.sentence import signed, spoken, telling_role
 
 if TYPE_CHECKING:
-    from headwise.types import Component, Side
+    from headwise.types import Component, Head, Side
     from headwise.why.explain import Explanation
     from headwise.why.what import What
     from headwise.why.who import WriterRow
@@ -32,6 +32,7 @@ def explanation(why: Explanation) -> RenderableType:
         *_features(why),
         *_does(why),
         *_proof(why),
+        *_transfer(why),
         Text(),
         Text(why.sentence, style="bold"),
     )
@@ -41,7 +42,7 @@ def _question(why: Explanation) -> list[RenderableType]:
     question, answer, tokens = why.question, why.answer, why.tokens
     lines = [
         Text(
-            f"Why does {why.head} at {_place(tokens, why.query)} attend to {_place(tokens, why.key)}?",
+            f"Why does {why.head}{_role_of(why)} at {_place(tokens, why.query)} attend to {_place(tokens, why.key)}?",
             style="bold",
         ),
         Text(
@@ -82,7 +83,10 @@ def _table_of(why: Explanation) -> list[RenderableType]:
             f"{signed(place.interaction, 2)}{level}"
         )
     )
-    shown = [n for n, part in enumerate(what.shown) if part.stable][:COLUMNS]
+    roles = any(row.writer and row.writer.kind == "head" and why.role(row.writer.head) for row in who.rows)
+    shown = [n for n, part in enumerate(what.shown) if part.stable][
+        : COLUMNS - roles
+    ]  # names take their room
     largest = max((abs(row.log_odds) for row in who.rows if row.writer is not None), default=1.0) or 1.0
     for side in SIDES:
         totals, cause = who.totals[side], who.sets[side]
@@ -123,7 +127,8 @@ def _side(why: Explanation, side: Side, shown: Sequence[int], largest: float) ->
 
 def _row(why: Explanation, row: WriterRow, shown: Sequence[int], largest: float) -> tuple[str, ...]:
     assert row.writer is not None
-    name = ("* " if row.cause else "  ") + spoken(row.writer)
+    named = _with_role(why, row.writer.head) if row.writer.kind == "head" else spoken(row.writer)
+    name = ("* " if row.cause else "  ") + named
     read = _place(why.tokens, row.writer.source) if row.writer.kind == "head" else _behind(why, row)
     cells = _cells([row.channels[n] for n in shown], row.log_odds)
     bar = ("-" if row.log_odds < 0 else "+") * max(1, round(BAR * abs(row.log_odds) / largest))
@@ -210,6 +215,34 @@ def _proof(why: Explanation) -> list[RenderableType]:
     return [_heading("Proof"), _table(columns, rows), *_notes(proof)]
 
 
+def _transfer(why: Explanation) -> list[RenderableType]:
+    if not why.transfer:
+        return []
+    rows = []
+    for one in why.transfer:
+        after, word = one.proof.after, one.holds
+        rows.append(
+            (
+                quoted(_short("".join(one.tokens), 40)),
+                f"{_place(one.tokens, one.cell.query)} → {_place(one.tokens, one.cell.key)}",
+                f"{one.proof.before.attention:.4f}",
+                "" if after is None else f"{after.attention:.4f}",
+                "" if word.value is None else f"{word.value:.2f}",
+                "" if word.p is None else f"{word.p:.3f}",
+                {None: "cannot be said", True: "yes", False: "no"}[word.said],
+            )
+        )
+    columns = ("other prompt", "cell", "attention", "without", "share", "p", "transfers")
+    missing = sum(len(one.missing) for one in why.transfer)
+    note = f"{counted(missing, 'writer')} left out: nothing there stands for the token they read"
+    said = (
+        "without: the same writers taken away there; share: the part of the attention that this takes, over the part "
+        "that it takes here"
+    )
+    lines = [Text(said), *([Text(note)] if missing else [])]
+    return [_heading("The same writers in other prompts"), _table(columns, rows), *lines]
+
+
 def _notes(proof: Proof) -> list[RenderableType]:
     said = []
     if proof.controls:
@@ -238,6 +271,16 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableT
 
 def _place(tokens: Sequence[str], position: int) -> str:
     return f"{quoted(_short(tokens[position]))} ({position})"
+
+
+def _role_of(why: Explanation) -> str:
+    role = telling_role(why, why.head)
+    return "" if role is None else f" ({role})"
+
+
+def _with_role(why: Explanation, head: Head) -> str:
+    role = telling_role(why, head)
+    return str(head) if role is None else f"{head}, {role}"
 
 
 def _name(component: Component) -> str:
