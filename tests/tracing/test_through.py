@@ -113,6 +113,7 @@ def test_the_strongest_writers_are_followed_until_they_cover_enough(variant: str
             expected.append(share)
             held += share
         assert [part.weight for part in parts] == pytest.approx(expected)
+        assert [part.helping for part in parts] == pytest.approx([sum(helping)] * len(parts))
         assert {(part.mlp, part.position, part.side, part.unit) for part in parts} <= {
             (Component("mlp", 2), 5, "key", "attention")
         }

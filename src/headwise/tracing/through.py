@@ -51,6 +51,9 @@ class MLPPart:
     writer: Component
     weight: float
     """The attention (or the part of the answer) that it accounts for."""
+    helping: float
+    """What all writers that help bring together, of which this is a part: they bring more than there is in the end,
+    because others hinder."""
 
 
 class _Reader(NamedTuple):
@@ -96,12 +99,13 @@ class Follower:
         vectors = torch.stack([waiting[reader].vector for reader in readers])
         found = read_mlp(self.up, layer, [reader.position for reader in readers], vectors)
         for places, shares in found.chunks(range(len(readers))):
+            helping = shares.clamp(min=0).sum(1, dtype=torch.float64).tolist()
             for place, index, weight in self._strongest(shares):
                 reader, writer = readers[places[place]], found.writer(index)
                 if writer.kind == "mlp":
                     vector = found.read.pulled[places[place]]
                     self._meet(writer.layer, reader, _Reading(vector, waiting[reader].depth + 1))
-                yield MLPPart(Component("mlp", layer), *reader, writer, weight)
+                yield MLPPart(Component("mlp", layer), *reader, writer, weight, helping[place])
 
     def _strongest(self, shares: Tensor) -> list[tuple[int, int, float]]:
         """The strongest helping writers of some readings [m, writers]: reading, writer and share of each."""
