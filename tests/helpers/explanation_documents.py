@@ -138,6 +138,12 @@ def document(
             _control(draw, "writers", "as many other writers, scaled to the same length", 0.6, 0.15),
             _control(draw, "directions", "a random direction of the same length", 0.65, 0.1),
         ],
+        "signals": {
+            "side": "query",
+            "after": 0.16,
+            "controls": [_control(draw, "directions", "a random direction of the same length", 0.65, 0.1)],
+            "specific": {"said": True, "value": 0.55, "p": 0.012},
+        },
         "verdict": {
             "specific": {"said": True, "value": 0.62, "p": 0.012},
             "redundant": {"said": True, "value": 0.5, "p": None},

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tiny import VARIANTS, prompts_of, tiny
 
-from headwise.circuits.counterfactual import Removal, edited_attention
+from headwise.circuits.counterfactual import Removal, edited_attention, removal
 from headwise.intervals import wilson
 from headwise.model.model import Model
 from headwise.randomness import keyed
-from headwise.tracing.causes import default_threshold
+from headwise.tracing.causes import attention, default_threshold
+from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.table import LogOddsTable, log_odds_table
 from headwise.tracing.writers import WriterSet, attention_without, writer_set
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Head, Side
 from headwise.why import controls as module
 from headwise.why.controls import controls
+from headwise.why.explain import explain
 
 SIDES: tuple[Side, ...] = ("query", "key")
 
@@ -83,10 +87,8 @@ def test_other_writers_are_scaled_to_the_length_of_the_cause() -> None:
     up, tables = _tables(tiny("llama", torch.float64))
     table = tables[0]
     found = _cause(table, "query")
-    one = table.query
-    members = torch.tensor([one.row_of(member) for member in found.members])
-    taken = module.Taken(one.written(members).sum(0), one.logits(members).sum(0))
-    rows = module._writers(table, found, members, taken, 0, 50)
+    taken = module._whole(table, found)
+    rows = module._writers(table.query, taken, 0, 50, ("any",))
     assert rows is not None
     keys = up.k[3, table.cell.head.index // up.group].double()
     # A row over nine keys tells the vector of eight dimensions behind it.
@@ -113,6 +115,90 @@ def test_a_cause_that_is_the_only_writer_has_no_other_writers() -> None:
     found = _cause(table, "query")
     assert [member.kind for member in found.members] == ["embedding"]
     assert "writers" not in {control.name for control in controls(table, found, draws=5)}
+
+
+def _signals(up: PromptWrites, table: LogOddsTable, side: Side) -> SideSignals:
+    rules = Rules(tau=default_threshold(table.attention, table.keys))
+    return LayerSearch(up.bases, table.cell.head.layer, rules, up.dtype).run(up, [table.cell])[0][side]
+
+
+def test_signals_have_controls_as_whole_writers_have(variant: str) -> None:
+    """What is taken is what the search took, and the channels to draw from are those that no signal is in."""
+    up, tables = _tables(tiny(variant, torch.float64))
+    seen: set[str] = set()
+    for table in tables:
+        for side in SIDES:
+            found, one = _signals(up, table, side), table.side(side)
+            if not found.resolved:
+                continue
+            taken = module._signals(table, found)
+            left = attention(table.logits - taken.logits, table.visible, up.cap)[table.cell.key]
+            assert float(left) == pytest.approx(found.after, abs=1e-9)
+            slow = removal(up, table.cell, found.signals)
+            vectors = slow.query[None] if side == "query" else slow.key * table.visible[:, None]  # type: ignore[index,operator]
+            assert torch.allclose(taken.vectors, vectors.double(), atol=1e-9)
+            used = {channel for signal in found.signals for channel in signal.channels}
+            assert not used & set(taken.unused.tolist()) and taken.number == len(used)
+            made = {control.name: control for control in controls(table, found, draws=40)}
+            seen |= set(made)
+            for control in made.values():
+                as_much = int((control.left <= float(left) + 1e-12).sum())
+                assert control.p == pytest.approx((1 + as_much) / 41)
+            # With all channels of its writers a set of signals is a set of whole writers.
+            every = torch.ones(len(taken.members), len(one.columns), dtype=torch.float64)
+            whole = one.written(taken.members).sum(0)
+            assert torch.allclose(one.within(taken.members, every), whole, atol=1e-9)
+    assert seen >= {"directions", "channels"}
+
+
+def test_an_explanation_says_whether_its_signals_are_specific() -> None:
+    why = explain(tiny("llama"), prompts_of(9)[0], head="L3H1", query=-1, draws=99)
+    document, test = why.to_json()["signals"], why.proof.signals
+    assert test is not None and why.who.headline is not None
+    assert document["side"] == why.who.headline.side
+    assert document["after"] == why.to_json()["cause"][document["side"]]["signals_after"]
+    p = max(control["p"] for control in document["controls"])
+    taken = why.attention - document["after"]
+    assert document["specific"] == {"said": p <= 0.05, "value": pytest.approx(taken), "p": p}
+    assert [control["answer"] for control in document["controls"]] == [None] * len(document["controls"])
+
+
+@pytest.mark.calibration
+def test_random_sets_of_signals_are_rarely_called_specific() -> None:
+    said, sets = 0, 0
+    for seed in range(6):
+        for name in VARIANTS:
+            up, tables = _tables(tiny(name, seed=seed), count=3)
+            for place, table in enumerate(tables):
+                for side in SIDES:
+                    found = _signals(up, table, side)
+                    if not found.resolved:
+                        continue
+                    fake = _random_signals(table, found, keyed(seed, "random signals", name, place, side))
+                    made = controls(table, fake, draws=199)
+                    sets += 1
+                    said += bool(made) and all(control.p <= 0.05 for control in made)
+    assert sets >= 300
+    assert wilson(said, sets)[0] <= 0.05, (said, sets)
+
+
+def _random_signals(table: LogOddsTable, found: SideSignals, generator: torch.Generator) -> SideSignals:
+    """As many signals, each some channel of some writer."""
+    one = table.side(found.side)
+    others = one.possible.nonzero()[:, 0].tolist()
+    chosen = torch.randperm(len(others) * len(one.columns), generator=generator)[: len(found)].tolist()
+    removed = tuple(
+        replace(
+            real,
+            signal=replace(
+                real.signal,
+                writer=one.writer(others[number // len(one.columns)]),
+                channels=(number % len(one.columns),),
+            ),
+        )
+        for real, number in zip(found.removed, chosen, strict=True)
+    )
+    return replace(found, removed=removed)
 
 
 @pytest.mark.calibration

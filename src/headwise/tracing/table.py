@@ -90,6 +90,14 @@ class SideTable:
         own = vectors @ key_map.mT
         return (own * chunk.a[0]).mT, (own.mT @ own) * (query_map.mT @ query_map)
 
+    def within(self, rows: Tensor, channels: Tensor) -> Tensor:
+        """[places, w]: what some writers wrote into some channels, together; ``channels`` [n, K] is 1 where a writer's
+        part counts. With every channel this is the sum of :meth:`written`."""
+        chunk, own = self.searched.chunk, self.written(rows)
+        query_map, key_map = chunk.query_map[0], chunk.key_map[0]
+        into, out = (query_map, key_map) if self.side == "query" else (key_map.mT, query_map.mT)
+        return ((own @ into) * channels[:, None]).sum(0) @ out
+
     @cached_property
     def order(self) -> list[int]:
         """Writers by the size of their part, those that cannot have written left out: strongest first."""

@@ -8,7 +8,8 @@ space; on the key side over all keys that the row sees):
 * ``writers``: as many other writers, heads for heads and MLPs, embedding and biases for their like;
 * ``directions``: a random direction; on the key side one rotation for all tokens.
 
-p = (1 + b) / (1 + draws), b of which leave no more attention than the cause does.
+The same is drawn for signals, single channels of writers, which refine the cause. p = (1 + b) / (1 + draws), b of
+which leave no more attention than the cause does.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from torch import Tensor
 from headwise.bases.relative import channels_needed
 from headwise.randomness import keyed
 from headwise.tracing.causes import attention
-from headwise.tracing.table import LogOddsTable
+from headwise.tracing.search import SideSignals
+from headwise.tracing.table import LogOddsTable, SideTable
 from headwise.tracing.writers import WriterSet
 
 DRAWS = 999
@@ -57,6 +59,12 @@ class Control:
 class Taken:
     """What the cause takes away: vectors in head space, and the row over keys that leaves with them."""
 
+    members: Tensor
+    """[n]: the rows of its writers in the table."""
+    unused: Tensor
+    """Channels that the cause does not use."""
+    number: int
+    """How many it uses."""
     vectors: Tensor
     """[places, d_head]: one place, the query, or every key (zero where the row sees none)."""
     logits: Tensor
@@ -67,15 +75,18 @@ class Taken:
         return self.vectors.norm()
 
 
-def controls(table: LogOddsTable, found: WriterSet, seed: int = 0, draws: int = DRAWS) -> list[Control]:
-    """Every control that can be drawn for a set of whole writers."""
+def controls(
+    table: LogOddsTable, found: WriterSet | SideSignals, seed: int = 0, draws: int = DRAWS
+) -> list[Control]:
+    """Every control that can be drawn for a set of whole writers, or of signals."""
     one = table.side(found.side)
-    members = torch.tensor([one.row_of(member) for member in found.members], device=table.logits.device)
-    taken = Taken(one.written(members).sum(0), one.logits(members).sum(0))
+    whole = isinstance(found, WriterSet)
+    taken = _whole(table, found) if whole else _signals(table, found)
+    labels = (str(table.cell), found.side, *(() if whole else ("signals",)))
     drawn = {
-        "channels": _channels(table, found, members, taken, seed, draws),
-        "writers": _writers(table, found, members, taken, seed, draws),
-        "directions": _directions(table, found, taken, seed, draws),
+        "channels": _channels(one, taken, seed, draws, labels),
+        "writers": _writers(one, taken, seed, draws, labels),
+        "directions": _directions(one, taken, seed, draws, labels),
     }
     cap, key = one.up.cap, table.cell.key
     real = attention(table.logits - taken.logits, table.visible, cap)[key]
@@ -90,34 +101,48 @@ def controls(table: LogOddsTable, found: WriterSet, seed: int = 0, draws: int = 
     return made
 
 
-def _channels(
-    table: LogOddsTable, found: WriterSet, members: Tensor, taken: Taken, seed: int, draws: int
-) -> Tensor | None:
-    """Rows [draws, T]: what the cause's writers wrote into as many channels as it needs, of those it does not need."""
+def _whole(table: LogOddsTable, found: WriterSet) -> Taken:
+    """Whole writers. The channels that they use are those that rebuild their part of the log-odds."""
     one = table.side(found.side)
+    members = torch.tensor([one.row_of(member) for member in found.members], device=table.logits.device)
     parts = one.cells(members).sum(0)
-    order = parts.abs().argsort(descending=True)
     needed = int(channels_needed(parts))
-    unused = order[needed:]
+    unused = parts.abs().argsort(descending=True)[needed:]
+    return Taken(members, unused, needed, one.written(members).sum(0), one.logits(members).sum(0))
+
+
+def _signals(table: LogOddsTable, found: SideSignals) -> Taken:
+    """Some channels of some writers, and nothing else of them."""
+    one, signals = table.side(found.side), [removed.signal for removed in found.by_writer()]
+    members = torch.tensor([one.row_of(signal.writer) for signal in signals], device=table.logits.device)
+    picked = torch.zeros(len(signals), len(one.columns), dtype=torch.float64, device=members.device)
+    for row, signal in zip(picked, signals, strict=True):
+        row[list(signal.channels)] = 1.0
+    vectors = one.within(members, picked)
+    used = picked.any(0)
+    logits = one.by_channel(vectors)[0].sum(0) * table.visible
+    return Taken(members, (~used).nonzero()[:, 0], int(used.sum()), vectors, logits)
+
+
+def _channels(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple[str, ...]) -> Tensor | None:
+    """Rows [draws, T]: what the cause's writers wrote into as many channels as it uses, of those it does not use."""
+    unused = taken.unused
     if len(unused) < 2:
         return None
-    rows, lengths = one.by_channel(taken.vectors)
+    rows, lengths = one.by_channel(one.written(taken.members).sum(0))
     atoms, gram = rows[unused], lengths[unused][:, unused]
-    uniform = _uniform(draws, len(unused), seed, "channels", str(table.cell), found.side)
-    picked = _subsets(uniform, min(needed, len(unused) - 1)).to(rows.device)
+    uniform = _uniform(draws, len(unused), seed, "channels", *labels)
+    picked = _subsets(uniform, min(taken.number, len(unused) - 1)).to(rows.device)
     return _scaled(picked, atoms, gram, taken.length)
 
 
-def _writers(
-    table: LogOddsTable, found: WriterSet, members: Tensor, taken: Taken, seed: int, draws: int
-) -> Tensor | None:
+def _writers(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple[str, ...]) -> Tensor | None:
     """Rows [draws, T]: other whole writers, each instead of one of its own kind."""
-    one = table.side(found.side)
-    labels = ("writers", str(table.cell), found.side)
-    generator = keyed(seed, *labels)
+    members = taken.members
+    generator = keyed(seed, "writers", *labels)
     others = one.possible.clone()
     others[members] = False
-    heads = torch.arange(len(one)) < one.up.n_carried(table.cell.head.layer)
+    heads = torch.arange(len(one)) < one.up.n_carried(one.cell.head.layer)
     kinds = Counter(heads[members.cpu()].tolist())
     chosen, order = [], []
     for head, number in kinds.items():
@@ -128,20 +153,20 @@ def _writers(
         if len(like) <= number:
             return None
         chosen.append(like)
-        order.append(_subsets(_uniform(draws, len(like), seed, *labels, bool(head)), number))
+        order.append(_subsets(_uniform(draws, len(like), seed, "writers", *labels, bool(head)), number))
     pool, picked = torch.cat(chosen), torch.cat(order, 1).to(members.device)
     written = one.written(pool).flatten(1)
     return _scaled(picked, one.logits(pool), written @ written.mT, taken.length)
 
 
-def _directions(table: LogOddsTable, found: WriterSet, taken: Taken, seed: int, draws: int) -> Tensor:
+def _directions(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple[str, ...]) -> Tensor:
     """Rows [draws, T]: on the key side turning all keys' vectors by one rotation is turning the query back by it."""
-    up, (head, d, _), layer = table.query.up, table.cell, table.cell.head.layer
-    uniform = _uniform(draws, taken.vectors.shape[-1], seed, "directions", str(table.cell), found.side)
+    up, (head, d, _), layer = one.up, one.cell, one.cell.head.layer
+    uniform = _uniform(draws, taken.vectors.shape[-1], seed, "directions", *labels)
     random = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))  # normal: no direction is preferred
     random = (random / random.norm(dim=1, keepdim=True)).to(taken.vectors.device)
     scale = float(up.scale[layer])
-    if found.side == "query":
+    if one.side == "query":
         return scale * taken.length * random @ up.k[layer, head.index // up.group].double().mT
     return scale * up.q[layer, head.index, d].double().norm() * random @ taken.vectors.mT
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from headwise.basis_names import BasisName
-from headwise.circuits.counterfactual import Outcome
 from headwise.contrast.roles import HeadRoles, role_of
 from headwise.tracing.mlps import MLPAccount, SignedTotals
 from headwise.tracing.search import SideSignals
 from headwise.tracing.writers import WriterSet
 from headwise.types import Component, Side
 from headwise.why.consequence import Consequence
-from headwise.why.proof import ControlTest, Proof, Spread, Verdict
+from headwise.why.proof import Foreseen, Proof, Verdict
 from headwise.why.question import Answer, Question
-from headwise.why.transfer import Transfer
+from headwise.why.tried import (
+    consequence_json,
+    control_json,
+    features_json,
+    proof_json,
+    signals_json,
+    transfer_json,
+    writer_json,
+)
 from headwise.why.what import PlaceSplit, What
 from headwise.why.who import Who, WriterRow
 
@@ -25,9 +31,6 @@ if TYPE_CHECKING:
     from headwise.why.explain import Explanation
 
 SCHEMA = 2
-BINS = 20
-"""Of the histogram of what a control leaves of the attention, from 0 to 1."""
-FEATURE_WRITERS = 40
 OTHERS = "others"
 
 
@@ -58,7 +61,18 @@ FIELDS = (
         "who",
         "cause",
     ),
-    *("consequence", "proof", "controls", "verdict", "transfer", "rivals", "features", "sentence", "seconds"),
+    *(
+        "consequence",
+        "proof",
+        "controls",
+        "signals",
+        "verdict",
+        "transfer",
+        "rivals",
+        "features",
+        "sentence",
+        "seconds",
+    ),
 )
 """The document's fields in their order."""
 
@@ -70,10 +84,10 @@ def to_json(why: Explanation) -> dict[str, Any]:
         **placed(why.what, why.place),
         **tabled(why.what, why.who, why.roles),
         **observed(why.proof),
-        **controlled(why.proof.controls, why.verdict),
+        **controlled(why.proof, why.verdict),
         **followed(why.consequence),
-        "transfer": [_transfer(one) for one in why.transfer],
-        "features": _features(why.what, why.who, why.proof) if why.what.features else None,
+        "transfer": [transfer_json(one) for one in why.transfer],
+        "features": features_json(why.what, why.who, why.proof) if why.what.features else None,
         "sentence": why.sentence,
         "seconds": round(why.seconds, 4),
     }
@@ -157,18 +171,22 @@ def tabled(what: What, who: Who, roles: HeadRoles | None = None) -> dict[str, An
 
 def observed(proof: Proof) -> dict[str, Any]:
     """The model without the cause."""
-    return {"proof": _proof(proof)}
+    return {"proof": proof_json(proof)}
 
 
-def controlled(controls: Sequence[ControlTest], verdict: Verdict | None = None) -> dict[str, Any]:
+def controlled(found: Proof | Foreseen, verdict: Verdict | None = None) -> dict[str, Any]:
     """The controls, and once all of them are measured the three words."""
-    made: dict[str, Any] = {"controls": [_control(control) for control in controls]}
+    controls = found.controls if isinstance(found, Proof) else found.tests
+    made: dict[str, Any] = {
+        "controls": [control_json(control) for control in controls],
+        "signals": None if found.signals is None else signals_json(found.signals),
+    }
     return made if verdict is None else {**made, "verdict": verdict.to_json()}
 
 
 def followed(consequence: Consequence) -> dict[str, Any]:
     """What the head does with what it read."""
-    return {"consequence": _consequence(consequence)}
+    return {"consequence": consequence_json(consequence)}
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -212,7 +230,7 @@ def _row(row: WriterRow, what: What, roles: HeadRoles | None) -> dict[str, Any]:
     through, neurons = ([], []) if row.mlp is None else _mlp(row.mlp, row.log_odds, roles)
     return {
         "side": row.side,
-        **(_writer(row.writer) if row.writer is not None else {"writer": OTHERS, "reads": None}),
+        **(writer_json(row.writer) if row.writer is not None else {"writer": OTHERS, "reads": None}),
         "log_odds": row.log_odds,
         "count": row.count,
         "cause": row.cause,
@@ -221,11 +239,6 @@ def _row(row: WriterRow, what: What, roles: HeadRoles | None) -> dict[str, Any]:
         "through": through,
         "neurons": neurons,
     }
-
-
-def _writer(component: Component) -> dict[str, Any]:
-    """A writer's name, and the token that it read, for a head."""
-    return {"writer": component.name, "reads": component.source if component.kind == "head" else None}
 
 
 def _role(component: Component, roles: HeadRoles | None) -> str | None:
@@ -240,7 +253,9 @@ def _mlp(
     through = [
         {
             **(
-                {"writer": "constants", "reads": None} if one.writer.kind == "offset" else _writer(one.writer)
+                {"writer": "constants", "reads": None}
+                if one.writer.kind == "offset"
+                else writer_json(one.writer)
             ),
             "log_odds": one.share,
             "effect": one.effect,
@@ -257,7 +272,7 @@ def _mlp(
     return through, [*neurons, {"index": OTHERS, "log_odds": rest}]
 
 
-# --- causes, consequence, proof --------------------------------------------------------------------------------------
+# --- causes ----------------------------------------------------------------------------------------------------------
 
 
 def _causes(who: Who) -> dict[str, Any]:
@@ -272,133 +287,14 @@ def _causes(who: Who) -> dict[str, Any]:
 
 def _cause(found: WriterSet, signals: SideSignals) -> dict[str, Any]:
     return {
-        "writers": [_writer(member) for member in found.members],
+        "writers": [writer_json(member) for member in found.members],
         "drops": list(found.drops),
         "order": found.order,
         "diffuse": found.diffuse,
         "after": found.after if found.resolved else None,
         "signals": [
-            {**_writer(one.signal.writer), "channels": list(one.signal.channels), "drop": one.drop}
+            {**writer_json(one.signal.writer), "channels": list(one.signal.channels), "drop": one.drop}
             for one in signals.by_writer()
         ],
         "signals_after": signals.after if signals.resolved else None,
     }
-
-
-def _consequence(found: Consequence) -> dict[str, Any]:
-    direct = found.direct
-    return {
-        "raised": [{"token": one.token, "logit": one.logit} for one in found.raised],
-        "lowered": [{"token": one.token, "logit": one.logit} for one in found.lowered],
-        "direct": None if direct is None else {"answer": direct.answer, "lead": direct.lead},
-        "path": None if found.path is None else _outcome(found.path),
-    }
-
-
-def _proof(proof: Proof) -> dict[str, Any]:
-    best = proof.next_best
-    return {
-        "side": proof.side,
-        "before": _outcome(proof.before),
-        "after": None if proof.after is None else _outcome(proof.after),
-        "predicted": proof.predicted,
-        "error": proof.error,
-        "next": None
-        if best is None
-        else {
-            "writers": [_writer(member) for member in best.writers],
-            "after": best.predicted,
-            "outcome": _outcome(best.observed),
-        },
-    }
-
-
-def _control(control: ControlTest) -> dict[str, Any]:
-    attention, answer = _spread(control.attention), control.answer
-    bins = [0] * BINS
-    for value in control.left:
-        bins[min(BINS - 1, int(value * BINS))] += 1
-    return {
-        "name": control.name,
-        "text": control.text,
-        "draws": attention.pop("draws"),
-        "attention": {**attention, "histogram": bins},
-        "p": control.p,
-        "answer": None if answer is None else {**_spread(answer), "p": control.answer_p},
-    }
-
-
-def _transfer(found: Transfer) -> dict[str, Any]:
-    proof = found.proof
-    return {
-        "prompt": found.prompt,
-        "tokens": list(found.tokens),
-        "query": found.cell.query,
-        "key": found.cell.key,
-        "writers": [_writer(member) for member in found.writers],
-        "missing": [_writer(member) for member in found.missing],
-        "before": _outcome(proof.before),
-        "after": None if proof.after is None else _outcome(proof.after),
-        "predicted": proof.predicted,
-        "controls": [_control(control) for control in proof.controls],
-        "holds": asdict(found.holds),
-    }
-
-
-def _spread(spread: Spread) -> dict[str, Any]:
-    return {"draws": spread.draws, "mean": spread.mean, "low": spread.low, "high": spread.high}
-
-
-def _outcome(outcome: Outcome) -> dict[str, float]:
-    return {
-        "attention": outcome.attention,
-        "probability": outcome.probability,
-        "lead": outcome.lead,
-        "log_probability": outcome.log_probability,
-    }
-
-
-def _features(what: What, who: Who, proof: Proof) -> dict[str, Any]:
-    return {
-        "parts": [
-            {"name": part.name, "rank": part.rank, "value": part.value, "logit": part.logit}
-            for part in what.features
-        ],
-        "unexplained": what.unexplained,
-        "unexplained_share": what.unexplained_share,
-        "writers": [
-            {
-                "name": feature.name,
-                "log_odds": feature.log_odds,
-                "error": feature.error,
-                "writers": [
-                    {**component(w.component), "side": w.side, "position": w.position, "log_odds": w.log_odds}
-                    for w in feature.writers[:FEATURE_WRITERS]
-                ],
-                "rest": {
-                    side: sum(w.log_odds for w in feature.writers[FEATURE_WRITERS:] if w.side == side)
-                    for side in ("query", "key")
-                },
-            }
-            for feature in who.features
-        ],
-        "tests": [
-            {
-                "name": test.name,
-                "kind": test.kind,
-                "predicted": test.predicted,
-                "observed": _outcome(test.observed),
-                "controls": list(test.controls),
-                "percentile": test.percentile,
-            }
-            for test in proof.features
-        ],
-    }
-
-
-def component(part: Component) -> dict[str, Any]:
-    """A component's name, kind, layer, and for a head its index and the token it read."""
-    made: dict[str, Any] = {"name": part.name, "kind": part.kind, "layer": part.layer}
-    if part.kind == "head":
-        made |= {"head": part.index, "source": part.source}
-    return made

@@ -105,8 +105,7 @@ class Explanation:
 
     @cached_property
     def roles(self) -> HeadRoles | None:
-        """What heads do on random tokens, where it was measured for this model: by `headwise calibrate`, by the command
-        `headwise explain`, or by :func:`head_roles`. They only name; nothing is computed from them."""
+        """What heads do on random tokens, where :func:`head_roles` measured it for this model; they only name."""
         return stored_roles(self.weight_hash)
 
     def role(self, head: HeadLike) -> str | None:
@@ -334,14 +333,15 @@ def explain_steps(
         )
         clock.start("proof")
         rival = _partner(up, table, made) if chosen else None
-        foreseen = foresee(table, writers.headline, draws=draws, seed=seed)
-    yield Step("predicted", lambda: controlled(foreseen.tests))
+        main = writers.headline
+        foreseen = foresee(table, main, writers.signals, draws=draws, seed=seed)
+    yield Step("predicted", lambda: controlled(foreseen))
     with torch.no_grad():
         proof = prove(up, table, found, foreseen, chosen, rival, draws=draws, seed=seed)
         elsewhere: tuple[Transfer, ...] = ()
         if others:
             clock.start("the same elsewhere")
-            elsewhere = transfers(up, table, writers.headline, others, align, draws=draws, seed=seed)
+            elsewhere = transfers(up, table, main, others, align, draws=draws, seed=seed)
         pattern = stream.whole_pattern(question.cell.head)
         clock.stop()
     why = Explanation(
@@ -366,7 +366,7 @@ def explain_steps(
         transfer=elsewhere,
     )
     yield Step("observed", lambda: observed(proof))
-    yield Step("controls", lambda: controlled(proof.controls, why.verdict))
+    yield Step("controls", lambda: controlled(proof, why.verdict))
     yield Step("consequence", lambda: followed(why.consequence))
     yield Step("done", why.to_json)
     return why

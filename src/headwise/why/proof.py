@@ -11,7 +11,7 @@ and what becomes of the answer. Three words are said of it, each with its number
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from headwise.contrast.subspaces import random_subspaces
 from headwise.model.edits import Edit, RemoveWithin, SwapWithin, VectorEdit
 from headwise.randomness import keyed
 from headwise.tracing.causes import attention as softmax_row
+from headwise.tracing.search import SideSignals
 from headwise.tracing.table import LogOddsTable
 from headwise.tracing.writers import WriterSet, next_best, writers_row
 from headwise.tracing.writes import PromptWrites, component_shares
@@ -74,6 +75,22 @@ class ControlTest:
 
 
 @dataclass(frozen=True)
+class SignalsTest:
+    """The signals that refine the cause, single channels of writers of the same side, and their controls: attention
+    alone, by the algebra."""
+
+    side: Side
+    before: float
+    after: float
+    controls: tuple[ControlTest, ...]
+
+    @property
+    def specific(self) -> Word:
+        """Whether no matched control takes as much attention away, as it is said of whole writers."""
+        return _specific(self.before - self.after, self.controls)
+
+
+@dataclass(frozen=True)
 class NextBest:
     """As many other writers of the same side: the attention without them, by the algebra and in the model."""
 
@@ -113,6 +130,8 @@ class Proof:
     next_best: NextBest | None = None
     controls: tuple[ControlTest, ...] = ()
     features: tuple[FeatureTest, ...] = ()
+    signals: SignalsTest | None = None
+    """The cause in finer parts, beside controls of its own."""
 
     @property
     def error(self) -> float:
@@ -132,20 +151,36 @@ class Foreseen:
     others: tuple[Component, ...] = ()
     left: float | None = None
     """The attention without the next-best writers."""
+    signals: SignalsTest | None = None
+    """The cause in finer parts."""
 
     @property
     def tests(self) -> tuple[ControlTest, ...]:
         """The controls, of which nothing but the attention is known yet."""
-        return tuple(
-            ControlTest(one.name, one.text, tuple(one.left.tolist()), one.p) for one in self.controls
-        )
+        return _untried(self.controls)
 
 
-def foresee(table: LogOddsTable, cause: WriterSet | None, *, draws: int, seed: int = 0) -> Foreseen:
-    """Draw the controls and find the next-best writers of a cause."""
+def _untried(some: Sequence[Control]) -> tuple[ControlTest, ...]:
+    return tuple(ControlTest(one.name, one.text, tuple(one.left.tolist()), one.p) for one in some)
+
+
+def foresee(
+    table: LogOddsTable,
+    cause: WriterSet | None,
+    signals: Mapping[Side, SideSignals] | None = None,
+    *,
+    draws: int,
+    seed: int = 0,
+) -> Foreseen:
+    """Draw the controls and find the next-best writers of a cause; the ``signals`` of its side refine it."""
     if cause is None:
         return Foreseen(None)
-    return Foreseen(cause, tuple(controls(table, cause, seed, draws)), *next_best(table, cause))
+    finer, own = None, None if signals is None else signals[cause.side]
+    if own is not None and own.resolved:
+        drawn = _untried(controls(table, own, seed, draws))
+        finer = SignalsTest(own.side, own.attention, own.after, drawn)
+    made = tuple(controls(table, cause, seed, draws))
+    return Foreseen(cause, made, *next_best(table, cause), finer)
 
 
 def prove(
@@ -199,6 +234,7 @@ def prove(
         next_best=best,
         controls=tuple(_tested(one, seen, answer, before, change) for one in foreseen.controls),
         features=feature_tests,
+        signals=foreseen.signals,
     )
 
 
@@ -326,8 +362,6 @@ def verdict(proof: Proof, answer: Answer) -> Verdict:
     if proof.after is None:
         return Verdict()
     taken = proof.before.attention - proof.after.attention
-    p = max((control.p for control in proof.controls), default=None)
-    specific = Word(None if p is None else p <= LEVEL, taken, p)
     redundant = Word(False, 0.0)
     if proof.next_best is not None and taken > 0:
         share = (proof.before.attention - proof.next_best.predicted) / taken
@@ -336,4 +370,9 @@ def verdict(proof: Proof, answer: Answer) -> Verdict:
     against = [control.answer_p for control in proof.controls if control.answer_p is not None]
     p = max(against, default=None)
     matters = Word(None if p is None else abs(change) >= LEAST and p <= LEVEL, change, p)
-    return Verdict(specific, redundant, matters)
+    return Verdict(_specific(taken, proof.controls), redundant, matters)
+
+
+def _specific(taken: float, controls: Sequence[ControlTest]) -> Word:
+    p = max((control.p for control in controls), default=None)
+    return Word(None if p is None else p <= LEVEL, taken, p)

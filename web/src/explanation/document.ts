@@ -144,6 +144,8 @@ export interface ExplanationDocument {
   };
   proof: Proof;
   controls: readonly Control[];
+  /** The cause in finer parts, single channels of writers, beside controls of its own. */
+  signals: { side: Side; after: number; controls: readonly Control[]; specific: Word } | null;
   verdict: { specific: Word; redundant: Word; matters: Word };
   transfer: readonly Transfer[];
   rivals: readonly { key: number; attention: number; gap: number; channels: readonly { channel: number; value: number }[] }[];

@@ -25,6 +25,9 @@ export const WriterName = ({ writer, reads }: Writer) => (
   </>
 );
 
+/** Kinds of controls by name. */
+export const CONTROLS: Record<string, string> = { channels: 'unused channels', writers: 'other writers', directions: 'random directions' };
+
 export const SIDE_WORDS: Record<Side, { title: string; says: string }> = {
   query: { title: 'Query side', says: 'who wrote what the head looks for' },
   key: { title: 'Key side', says: 'who wrote what it finds there' },

@@ -6,9 +6,7 @@ import { Tok } from '../kit/tokens';
 import { number, share, signed } from '../numbers';
 import { isolated, listed, plural, readable, short, visible } from '../text';
 import type { ExplanationDocument, Outcome, Transfer, Word, Writer } from './document';
-import { spoken } from './names';
-
-const CONTROLS: Record<string, string> = { channels: 'unused channels', writers: 'other writers', directions: 'random directions' };
+import { CONTROLS, spoken } from './names';
 
 export const Proof = ({ data }: { data: ExplanationDocument }) => {
   const { proof, cause } = data;

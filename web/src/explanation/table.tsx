@@ -7,12 +7,12 @@ import { Numbers } from '../kit/numbers';
 import { useTip } from '../kit/tip';
 import { Tok, useTokenText } from '../kit/tokens';
 import { number, share, signed } from '../numbers';
-import { plural } from '../text';
+import { listed, plural } from '../text';
 import type { ExplanationDocument, Row, Side } from './document';
 import { SIDES } from './document';
 import type { Column, Line } from './matrix';
 import { matrixOf } from './matrix';
-import { SIDE_WORDS, spoken, WriterName } from './names';
+import { CONTROLS, SIDE_WORDS, spoken, WriterName } from './names';
 import { Unfolded } from './through';
 
 const FIRST = 12;
@@ -133,9 +133,18 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
           rows={cause.signals.map((one) => [<WriterName writer={one.writer} reads={one.reads} />, one.channels.join(', '), one.drop])}
         />
       ) : null}
+      {data.signals?.side === side ? <Finer signals={data.signals} count={cause.signals.length} /> : null}
     </figure>
   );
 };
+
+/** Whether the cause's signals do more than random removals of their length. */
+const Finer = ({ signals, count }: { signals: NonNullable<ExplanationDocument['signals']>; count: number }) => (
+  <p class="soft">
+    In finer parts, single channels of {plural(count, 'writer')}, the cause leaves {share(signals.after)}
+    {signals.controls.length ? `: ${signals.specific.said ? 'specific' : 'not specific'}, with ${listed(signals.controls.map((one) => `p = ${number(one.p)} against ${CONTROLS[one.name] ?? one.name}`))}` : ''}.
+  </p>
+);
 
 /** Both totals: what helps and what hinders are far larger than what is left of them. */
 const Balances = ({ helps, hinders, total }: { helps: number; hinders: number; total: number }) => {

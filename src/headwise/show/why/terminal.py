@@ -212,7 +212,19 @@ def _proof(why: Explanation) -> list[RenderableType]:
             "removed from the query" if test.kind == "ablation" else "swapped with the rival"
         )
         rows.append((name, f"{test.predicted:.4f}", *_outcome(test.observed), f"{test.percentile:.0f} %"))
-    return [_heading("Proof"), _table(columns, rows), *_notes(proof)]
+    return [_heading("Proof"), _table(columns, rows), *_notes(proof), *_finer(why)]
+
+
+def _finer(why: Explanation) -> list[RenderableType]:
+    """The signals that refine the cause, with controls of their own."""
+    test = why.proof.signals
+    if test is None:
+        return []
+    number = counted(len(why.who.signals[test.side]), "signal")
+    word = {None: "", True: "specific", False: "not specific"}[test.specific.said]
+    against = ", ".join(f"{control.name} {control.p:.3f}" for control in test.controls)
+    drawn = f" ({word}; p against {against})" if word else ""
+    return [Text(f"in finer parts: {number} of single channels leave {test.after:.4f}{drawn}")]
 
 
 def _transfer(why: Explanation) -> list[RenderableType]:
