@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwise.contrast.rows import AttributionRow, where
-from headwise.show.contrast import figures, spaces
+from headwise.show.contrast import figures, ranks, spaces
 from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
 from headwise.strings import percent
@@ -114,7 +114,7 @@ def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
         Figure(figures.swap_bars(run, head), PROSE("swaps figure", number=7 if ratio else 9)),
         Figure(figures.controls(run, head), PROSE("controls figure")),
         Figure(figures.dose_response(run, head), PROSE("doses figure")),
-        Figure(figures.singular_values(run, head), PROSE("spectrum figure", floor=figures.FLOOR)),
+        Figure(ranks.singular_values(run, head), PROSE("spectrum figure", floor=ranks.FLOOR)),
     ]
     drawn = run.chosen.index(head) < SPACES
     for f in where(run.features, head=head) if drawn else ():
@@ -131,7 +131,7 @@ def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
     else:
         blocks.append(Markdown(PROSE("not drawn", heads=SPACES)))
     if where(run.angles, head=head):
-        blocks.append(Figure(figures.angles(run, head), PROSE("angles figure")))
+        blocks.append(Figure(ranks.angles(run, head), PROSE("angles figure")))
     if drawn and where(run.attribution, head=head):
         explained = where(run.attribution, head=head)[0].explained
         caption = PROSE("logits figure", explained=explained)
@@ -149,9 +149,9 @@ def _answers(run: FeaturesResult) -> list[Block]:
 
 
 def _growth(run: FeaturesResult) -> list[Block]:
-    if not figures.growing(run):
+    if not ranks.growing(run):
         return [Markdown(PROSE("no growth"))]
-    return [Markdown(PROSE("growth")), Figure(figures.rank_growth(run), PROSE("growth figure"))]
+    return [Markdown(PROSE("growth")), Figure(ranks.rank_growth(run), PROSE("growth figure"))]
 
 
 def attribution_report(records: Sequence[AttributionRow], prompt: str) -> Report:
