@@ -4,8 +4,9 @@ Strings are kept once each: a token has the number of its string and the number 
 strings (is it a digit? is it a month?) is answered once per distinct string; what is asked of places (is it inside
 quotes?) is answered once per token, by :meth:`Texts.derived`.
 
-A *word* is a run of letters, digits and underscores (with apostrophes and decimal points inside it), or a single other
-sign. Tokens are mapped to words by their place in the text: a token that is part of a word has the whole word.
+A *word* is a run of letters, digits and underscores (with apostrophes and decimal points inside it), or another sign:
+a single one, or a row of three or more of the same. Tokens are mapped to words by their place in the text: a token that
+is part of a word has the whole word.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 TOKENS = 96
 """Tokens of a text that are read; what follows is cut off."""
-WORD = re.compile(r"\d+(?:[.,]\d+)+|\w+(?:['’]\w+)*|[^\w\s]")
+WORD = re.compile(r"\d+(?:[.,]\d+)+|\w+(?:['’]\w+)*|([^\w\s])\1{2,}|[^\w\s]")
 Value = TypeVar("Value")
 
 
