@@ -44,6 +44,8 @@ class Said:
     needed: int | None = None
     against: SaidWriter | None = None
     totals: tuple[float, float] | None = None
+    direct: tuple[str, float] | None = None
+    """What looking there adds to the answer or its lead, and to which of both."""
     moved: dict[str, tuple[str, float]] = field(default_factory=dict)
     without: list[SaidWriter] | int | None = None
     without_side: str | None = None
@@ -93,7 +95,7 @@ def read(sentence: str, tokens: Sequence[str]) -> Said:
     said = Said(at, start["head"], read_token, float(start["a"]), start["role"])
     rest = start["rest"]
     parts = re.match(
-        rf", (?P<reason>[^(]*) \(content (?P<c>{_NUMBER}), place (?P<p>{_NUMBER}), both together (?P<i>{_NUMBER}) "
+        rf", (?P<reason>[^(]*) \(content (?P<c>{_NUMBER}), place (?P<p>{_NUMBER}), their interplay (?P<i>{_NUMBER}) "
         rf"of the log-odds (?P<t>{_NUMBER})\)\. (?P<rest>.*)",
         rest,
         re.DOTALL,
@@ -195,13 +197,21 @@ def _who(said: Said, rest: str, tokens: Sequence[str]) -> str:
 
 
 def _does_and_without(said: Said, rest: str, tokens: Sequence[str]) -> None:
+    brings = (
+        rf"directly (?:adds nothing to|(?P<adds>adds|takes) (?P<value>\d+\.\d) (?:to|from)) "
+        rf"(?:the lead of (?P<lead>{_TOKEN}) over {_TOKEN}|the logit of {_TOKEN})"
+    )
+    moves = (
+        rf"(?:it moves no token by 0\.05|of all tokens it (?:raises (?P<up>{_TOKEN}) most \((?P<by>{_NUMBER})\))?"
+        rf"(?: and )?(?:lowers (?P<down>{_TOKEN}) most \((?P<less>{_NUMBER})\))?)"
+    )
     does = re.match(
-        rf"Looking there (?:moves no token by 0\.05|(?:raises (?P<up>{_TOKEN}) by (?P<by>\d+\.\d))?(?: and )?"
-        rf"(?:lowers (?P<down>{_TOKEN}) by (?P<less>\d+\.\d))?)\.(?: (?P<rest>Without .*))?$",
-        rest,
-        re.DOTALL,
+        rf"Looking there(?: (?P<brings>{brings});|,) {moves}\.(?: (?P<rest>Without .*))?$", rest, re.DOTALL
     )
     assert does, rest
+    if does["brings"] is not None:
+        sign = {"adds": 1, "takes": -1, None: 0}[does["adds"]]
+        said.direct = ("answer" if does["lead"] is None else "lead", sign * float(does["value"] or 0))
     for word, token, number in (("raises", "up", "by"), ("lowers", "down", "less")):
         if does[token] is not None:
             said.moved[word] = (ast.literal_eval(does[token]), float(does[number]))

@@ -128,11 +128,17 @@ def check(said: Said, document: dict[str, Any]) -> None:
         signed = document["log_odds"][said.side]
         assert said.totals is not None
         assert _near(said.totals[0], signed["helps"], 1) and _near(said.totals[1], signed["hinders"], 1)
-    for word, some, sign in (("raises", "raised", 1), ("lowers", "lowered", -1)):
+    direct = document["consequence"]["direct"]
+    assert (said.direct is None) == (direct is None)
+    if said.direct is not None:
+        name, number = said.direct
+        assert name == ("lead" if document["answer"]["measured_by"] == "lead" else "answer")
+        assert _near(number, direct[name], 1)
+    for word, some in (("raises", "raised"), ("lowers", "lowered")):
         listed = document["consequence"][some]
         if word in said.moved:
             token, number = said.moved[word]
-            assert token == listed[0]["token"] and _near(number, sign * listed[0]["logit"], 1)
+            assert token == listed[0]["token"] and _near(number, listed[0]["logit"], 1)
         else:
             assert not listed or abs(listed[0]["logit"]) < 0.05
     if said.without is None:
@@ -283,7 +289,8 @@ def test_a_wrong_sentence_is_found(why: Explanation) -> None:
     attention = spoken.replace(f"attention {why.attention:.2f}", f"attention {why.attention - 0.1:.2f}")
     token = spoken.replace(f"reads {why.tokens[why.key]!r}", f"reads {why.tokens[why.query]!r}")
     role = spoken.replace("L3H1 reads", "L3H1 (induction) reads")
-    for wrong in (swapped, other, turned, attention, token, role):
+    brought = re.sub(r"directly (adds|takes) (\d)", r"directly \1 1\2", spoken)
+    for wrong in (swapped, other, turned, attention, token, role, brought):
         assert wrong != spoken
         with pytest.raises(AssertionError):
             check(read(wrong, tokens), document)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headwise.tracing.mlps import MLPAccount
 from headwise.tracing.writers import WriterSet
 from headwise.types import Component, Head
+from headwise.why.consequence import DirectEffect
 from headwise.why.proof import LEAST, ControlTest, Proof, Verdict
 from headwise.why.question import Answer
 from headwise.why.transfer import Transfer
@@ -66,7 +67,7 @@ def _reading(why: Explanation) -> str:
         return f"{start}, {even}: nobody is named."
     place = why.place
     parts = (
-        f"content {signed(place.content)}, place {signed(place.place)}, both together {signed(place.interaction)} "
+        f"content {signed(place.content)}, place {signed(place.place)}, their interplay {signed(place.interaction)} "
         f"of the log-odds {signed(what.log_odds)}"
     )
     if what.log_odds < 0:
@@ -165,14 +166,29 @@ def _behind(account: MLPAccount, total: float) -> Component | None:
 
 
 def _does(why: Explanation) -> str:
-    found = why.consequence
+    """What the answer gets from it, then the tokens that it moves most, which are often others than the answer."""
+    found, said = why.consequence, []
+    if found.direct is not None:
+        said.append(_brings(why.answer, found.direct))
     moved = [
-        f"{word} {one.token!r} by {abs(one.logit):.1f}"
+        f"{word} {one.token!r} most ({signed(one.logit)})"
         for word, some in (("raises", found.raised), ("lowers", found.lowered))
         for one in some[:1]
         if abs(one.logit) >= MOVES
     ]
-    return f"Looking there {' and '.join(moved) if moved else f'moves no token by {MOVES}'}."
+    said.append(f"of all tokens it {' and '.join(moved)}" if moved else f"it moves no token by {MOVES}")
+    return f"Looking there {'; '.join(said)}." if found.direct else f"Looking there, {said[0]}."
+
+
+def _brings(answer: Answer, direct: DirectEffect) -> str:
+    """What goes straight to the answer, in the number that it is measured by."""
+    if answer.compared:
+        what, value = f"the lead of {answer.text!r} over {answer.wrong_text!r}", round(direct.lead, 1)
+    else:
+        what, value = f"the logit of {answer.text!r}", round(direct.answer, 1)
+    if not value:
+        return f"directly adds nothing to {what}"
+    return f"directly {f'adds {value:.1f} to' if value > 0 else f'takes {-value:.1f} from'} {what}"
 
 
 def _without(tokens: Sequence[str], answer: Answer, cause: WriterSet, proof: Proof, verdict: Verdict) -> str:

@@ -79,7 +79,7 @@ def _table_of(why: Explanation) -> list[RenderableType]:
     level = f", level {signed(place.level, 2)}" if abs(place.level) >= 0.005 else ""
     out.append(
         Text(
-            f"content {signed(place.content, 2)}, place {signed(place.place, 2)}, both together "
+            f"content {signed(place.content, 2)}, place {signed(place.place, 2)}, their interplay "
             f"{signed(place.interaction, 2)}{level}"
         )
     )
