@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from headwise.why.explain import Explanation as Explanation
     from headwise.why.explain import explain as explain
     from headwise.why.head_effects import intervene_heads as intervene_heads
+    from headwise.why.vocabulary import HeadVocabulary as HeadVocabulary
+    from headwise.why.vocabulary import head_vocabulary as head_vocabulary
 
 __version__ = "0.1.0"
 
@@ -84,6 +86,7 @@ _NAMES = {
     "types": "Cell Component Estimate Head Removed Signal Subspace",
     "why.explain": "Explanation explain",
     "why.head_effects": "intervene_heads",
+    "why.vocabulary": "HeadVocabulary head_vocabulary",
 }
 """Where the public names live; the block above says the same to type checkers, and a test compares the two."""
 

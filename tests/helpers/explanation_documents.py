@@ -93,6 +93,7 @@ def document(
                 "log_odds": float(value),
                 "stable": known,
                 "name": "salience" if channel == 0 else None,
+                "vocabulary": {"query": _view(" she"), "key": _view(" Mary")} if channel == 3 else None,
                 **({"count": 58} if channel == "others" else {}),
             }
             for channel, value, known in zip(channels, columns, stable, strict=True)
@@ -258,6 +259,7 @@ def _row(
         "count": count,
         "cause": cause,
         "role": "duplicate token" if writer == "L20H2" else None,
+        "vocabulary": None if writer == "others" else _view("<b>" if mlp else " name"),
         "channels": [{"channel": c, "log_odds": float(v)} for c, v in zip(channels, values, strict=True)],
         "through": [
             {
@@ -278,6 +280,15 @@ def _row(
         if mlp
         else [],
     }
+
+
+def _view(token: str) -> dict[str, Any]:
+    """A direction in tokens, which are as untrusted as a prompt."""
+    ends = {
+        "most": [{"token": token, "score": 0.4}, {"token": "⏎", "score": 0.3}],
+        "least": [{"token": " not", "score": -0.3}],
+    }
+    return {"embedding": ends, "unembedding": ends}
 
 
 def _balance(values: Any) -> dict[str, float]:

@@ -21,10 +21,10 @@ from headwise.tracing.table import log_odds_table
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Head, Side, Subspace
 from headwise.why.attention import sinks_of
-from headwise.why.explain import Explanation, _partner, explain
+from headwise.why.explain import Explanation, explain
 from headwise.why.proof import ControlTest, NextBest, Outcome, Proof, Verdict, verdict
 from headwise.why.question import _about, find_answer
-from headwise.why.what import what
+from headwise.why.what import swap_partner, what
 
 IDS = prompts_of(11)[0]
 SIDES: tuple[Side, ...] = ("query", "key")
@@ -169,7 +169,7 @@ def test_the_document_has_the_keys_that_were_promised() -> None:
     promised |= {"log_odds", "what", "who", "cause", "place", "consequence", "proof", "verdict", "basis"}
     assert promised <= set(document)
     assert {"total", "baseline"} <= set(document["log_odds"])
-    assert set(document["what"][0]) == {"channel", "log_odds", "stable", "name"}
+    assert set(document["what"][0]) == {"channel", "log_odds", "stable", "name", "vocabulary"}
     row = {"side", "writer", "reads", "log_odds", "channels", "through", "neurons"}
     assert all(row <= set(one) for one in document["who"])
     for side in SIDES:
@@ -293,7 +293,7 @@ def test_a_sink_is_no_partner_of_a_swap() -> None:
     up = PromptWrites(model.split(IDS), 0)
     table = log_odds_table(up, Cell(head, 10, key))
     made = what(up, table)
-    chosen = _partner(up, table, made)
+    chosen = swap_partner(up, table, made)
     rows = torch.cat([up.stream.pattern(layer, 10) for layer in range(4)])
     sinks = sinks_of(rows, 10)
     assert 0 in sinks and chosen not in sinks

@@ -74,6 +74,12 @@ def explain(
         ),
     ] = None,
     align: options.Alignment = None,
+    vocabulary: Annotated[
+        bool,
+        typer.Option(
+            "--vocabulary", help="Look at channels and writers through the vocabulary, too; pages always do."
+        ),
+    ] = False,
     model: options.Model = None,
     as_json: options.Json = False,
     html: options.Html = None,
@@ -128,6 +134,7 @@ def explain(
             start=start,
             transfer=[chat_prompt(loaded.tokenizer, other) if chat else other for other in transfer or ()],
             align=None if align is None else options.alignment(align),
+            vocabulary=vocabulary or html is not None,
             progress=progress.stage,
         )
     if html is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from headwise.tasks.names import LABELLED
 app = new_app("Rank every head of the model on a task in one pass, or measure the roles of all heads.")
 
 ROLES = ("roles", "top", "seed", "model", "as_json")
+VOCABULARY = ("vocabulary", "basis", "top", "model", "as_json")
 
 
 @app.command()
@@ -26,6 +27,15 @@ def heads(
     roles: Annotated[
         bool, typer.Option("--roles", help="Measure what every head does on random tokens instead; no TASK.")
     ] = False,
+    vocabulary: Annotated[
+        str | None,
+        typer.Option(
+            help="Show this head through the vocabulary instead; no TASK.",
+            metavar="HEAD",
+            callback=options.head,
+        ),
+    ] = None,
+    basis: options.Basis = "singular",
     prompts: Annotated[int, typer.Option(min=4, help="Prompts to scan on.")] = 200,
     top: options.Top = 10,
     pairs: options.Pairs = None,
@@ -40,7 +50,14 @@ def heads(
     """Rank every head of the model on a task in one pass, or measure the roles of all heads.
 
     Roles are previous token, duplicate token, induction, first token and self, on random tokens that are read twice.
+    The vocabulary view of one head lists the tokens that its channels read and that it writes, by the weights alone.
     """
+    if vocabulary is not None:
+        options.refuse_unused(context, VOCABULARY, "is not used with --vocabulary")
+        _vocabulary(vocabulary, basis, top, model, as_json)
+        return
+    every = {str(one.name) for one in context.command.params}
+    options.refuse_unused(context, every - {"basis"}, "is used only with --vocabulary")
     if roles:
         options.refuse_unused(context, ROLES, "is not used with --roles")
         _roles(top, seed, model, as_json)
@@ -76,6 +93,15 @@ def heads(
 
     rows = [HeadRow.of(s, chosen=s.head in chosen) for s in scores[:top]]
     finish(document, lambda: heads_table(rows, made.rule), as_json=as_json)
+
+
+def _vocabulary(head: str, basis: Any, top: int, model: str | None, as_json: bool) -> None:
+    from headwise.model.loading.load import load
+    from headwise.show.contrast.terminal import vocabulary_table
+    from headwise.why.vocabulary import head_vocabulary
+
+    found = head_vocabulary(load(model), head, basis=basis, top=top)
+    finish(found.to_json(), lambda: vocabulary_table(found), as_json=as_json)
 
 
 def _roles(top: int, seed: int, model: str | None, as_json: bool) -> None:

@@ -87,7 +87,7 @@ def _share(context: typer.Context, parameter: typer.CallbackParam, value: float 
     return value
 
 
-def _head(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+def head(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
     if _text(context, parameter, value) is not None:
         layer_and_head(str(value))
     return value
@@ -212,7 +212,7 @@ Start = Annotated[
         min=0, help="The position of the prompt's first token, with nothing before it.", metavar="N"
     ),
 ]
-Head = Annotated[str | None, typer.Option(help="The head, such as L22H4.", metavar="HEAD", callback=_head)]
+Head = Annotated[str | None, typer.Option(help="The head, such as L22H4.", metavar="HEAD", callback=head)]
 Heads = Annotated[
     str, typer.Option(help="auto, or a list such as L18H6,L20H3.", metavar="HEADS", callback=_heads)
 ]

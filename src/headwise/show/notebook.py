@@ -13,6 +13,7 @@ from headwise.show.kit.escape import text
 from headwise.show.kit.table import Table, TableColumn, notebook
 from headwise.strings import counted
 from headwise.why.sentence import spoken
+from headwise.why.vocabulary import HINT, vocabulary_rows
 
 if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from headwise.survey.records import CircuitRun
     from headwise.why.explain import Explanation
     from headwise.why.proof import Outcome
+    from headwise.why.vocabulary import HeadVocabulary
 
 EDGES = 30
 """Edges of a circuit that a notebook shows."""
@@ -88,6 +90,15 @@ def head_roles(found: HeadRoles) -> str:
     table = Table(("role", "head", attention, "95 %"), rows)
     said = f"Roles of {len(rows)} of {len(found.heads)} heads of {found.model}."
     return notebook(said, table.html(bare=True))
+
+
+def head_vocabulary(found: HeadVocabulary) -> str:
+    """A head's channels and outputs in tokens, marked as a hint."""
+    rows = [
+        (name, direction, ", ".join(map(repr, tokens))) for name, direction, tokens in vocabulary_rows(found)
+    ]
+    table = Table(("", "along", "tokens"), rows)
+    return notebook(f"{found.head} of {found.model} through the vocabulary: {HINT}.", table.html(bare=True))
 
 
 def sparsity_result(found: SparsityResult) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.basis_names import BasisName
 from headwise.contrast.roles import HeadRoles, role_of
@@ -24,6 +25,7 @@ from headwise.why.tried import (
     transfer_json,
     writer_json,
 )
+from headwise.why.vocabulary import CellVocabulary, ChannelVocabulary
 from headwise.why.what import PlaceSplit, What
 from headwise.why.who import Who, WriterRow
 
@@ -32,6 +34,15 @@ if TYPE_CHECKING:
 
 SCHEMA = 2
 OTHERS = "others"
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One part of an explanation as soon as it is known."""
+
+    name: Literal["question", "place", "table", "predicted", "observed", "controls", "consequence", "done"]
+    part: Callable[[], dict[str, Any]]
+    """Makes the fields of the document that are known now; the last step makes all of it, ``to_json()``."""
 
 
 FIELDS = (
@@ -82,7 +93,7 @@ def to_json(why: Explanation) -> dict[str, Any]:
     made = {
         **asked(why.model, why.prompt, why.tokens, why.start, why.question, why.answer, why.basis, why.roles),
         **placed(why.what, why.place),
-        **tabled(why.what, why.who, why.roles),
+        **tabled(why.what, why.who, why.roles, why.vocabulary),
         **observed(why.proof),
         **controlled(why.proof, why.verdict),
         **followed(why.consequence),
@@ -159,12 +170,14 @@ def placed(what: What, place: PlaceSplit) -> dict[str, Any]:
     }
 
 
-def tabled(what: What, who: Who, roles: HeadRoles | None = None) -> dict[str, Any]:
+def tabled(
+    what: What, who: Who, roles: HeadRoles | None = None, vocabulary: CellVocabulary | None = None
+) -> dict[str, Any]:
     """The one table, and what of it causes the attention."""
     return {
         "log_odds": _log_odds(what, who),
-        "what": _what(what),
-        "who": [_row(row, what, roles) for row in who.rows],
+        "what": _what(what, vocabulary),
+        "who": [_row(row, what, roles, vocabulary) for row in who.rows],
         "cause": _causes(who),
     }
 
@@ -207,20 +220,35 @@ def _signed(totals: SignedTotals) -> dict[str, float]:
     return {"helps": totals.helping, "hinders": totals.hindering}
 
 
-def _what(what: What) -> list[dict[str, Any]]:
+def _what(what: What, vocabulary: CellVocabulary | None) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = [
-        {"channel": part.channel, "log_odds": part.log_odds, "stable": part.stable, "name": part.name}
+        {
+            "channel": part.channel,
+            "log_odds": part.log_odds,
+            "stable": part.stable,
+            "name": part.name,
+            "vocabulary": None if vocabulary is None else _channel(vocabulary.channels.get(part.channel)),
+        }
         for part in what.shown
     ]
     rest = what.channels[len(what.shown) :]
     if rest:
         total = what.log_odds - sum(part.log_odds for part in what.shown)
         block = {"channel": OTHERS, "log_odds": total, "stable": False, "name": None, "count": len(rest)}
-        listed.append(block)
+        listed.append({**block, "vocabulary": None})
     return listed
 
 
-def _row(row: WriterRow, what: What, roles: HeadRoles | None) -> dict[str, Any]:
+def _channel(found: ChannelVocabulary | None) -> dict[str, Any] | None:
+    return None if found is None else {"query": found.query.to_json(), "key": found.key.to_json()}
+
+
+def _row(
+    row: WriterRow, what: What, roles: HeadRoles | None, vocabulary: CellVocabulary | None
+) -> dict[str, Any]:
+    view = None
+    if vocabulary is not None and row.writer is not None:
+        view = vocabulary.writers.get((row.side, row.writer))
     channels: list[dict[str, Any]] = [
         {"channel": part.channel, "log_odds": value}
         for part, value in zip(what.shown, row.channels, strict=True)
@@ -235,6 +263,7 @@ def _row(row: WriterRow, what: What, roles: HeadRoles | None) -> dict[str, Any]:
         "count": row.count,
         "cause": row.cause,
         "role": None if row.writer is None else _role(row.writer, roles),
+        "vocabulary": None if view is None else view.to_json(),
         "channels": channels,
         "through": through,
         "neurons": neurons,

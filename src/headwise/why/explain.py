@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,18 +20,18 @@ from headwise.errors import HeadwiseError
 from headwise.randomness import seeded
 from headwise.strings import in_short
 from headwise.tokens import Prompt, shown_after
-from headwise.tracing.table import LogOddsTable, WriterTable, log_odds_table
+from headwise.tracing.table import WriterTable, log_odds_table
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Head, HeadLike, Side
-from headwise.why.attention import sinks_of
+from headwise.types import Cell, Component, Head, HeadLike, Side
 from headwise.why.consequence import Consequence, consequence
 from headwise.why.controls import DRAWS
-from headwise.why.document import asked, controlled, followed, observed, placed, tabled, to_json
+from headwise.why.document import Step, asked, controlled, followed, observed, placed, tabled, to_json
 from headwise.why.proof import Proof, Verdict, foresee, prove, verdict
 from headwise.why.question import Answer, PromptReading, Question, ask, find_answer
 from headwise.why.sentence import sentence
 from headwise.why.transfer import Transfer, other_prompts, transfers
-from headwise.why.what import PlaceSplit, What, place_split, what
+from headwise.why.vocabulary import CellVocabulary, cell_vocabulary
+from headwise.why.what import PlaceSplit, What, place_split, swap_partner, what
 from headwise.why.who import SIDES, Who, who
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class Explanation:
     """The position id of the first token."""
     transfer: tuple[Transfer, ...] = ()
     """The same writers, taken away in other prompts, where such were given."""
+    vocabulary: CellVocabulary | None = None
+    """Channels and writers in tokens, where that was asked for: hints, not names."""
 
     @property
     def head(self) -> Head:
@@ -184,6 +186,7 @@ def explain(
     start: int = 0,
     transfer: Prompt | Sequence[Prompt] = (),
     align: Align = None,
+    vocabulary: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Explanation:
     """Why does ``head`` attend from ``query`` to ``key``? What made the score, who wrote it, and proof.
@@ -225,6 +228,8 @@ def explain(
     align:
         With ``transfer``: positions of the prompt, each with that of the other one; default: the same positions in
         prompts of equal length, else those of the longest equal runs of tokens.
+    vocabulary:
+        Whether to look at channels and writers through the vocabulary, too (:func:`head_vocabulary`).
     progress:
         Told the name of each stage as it begins.
 
@@ -249,6 +254,7 @@ def explain(
         start=start,
         transfer=transfer,
         align=align,
+        vocabulary=vocabulary,
         progress=progress,
     )
     while True:
@@ -256,15 +262,6 @@ def explain(
             next(steps)
         except StopIteration as finished:
             return finished.value
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One part of an explanation as soon as it is known."""
-
-    name: Literal["question", "place", "table", "predicted", "observed", "controls", "consequence", "done"]
-    part: Callable[[], dict[str, Any]]
-    """Makes the fields of the document that are known now; the last step makes all of it, ``to_json()``."""
 
 
 def explain_steps(
@@ -284,6 +281,7 @@ def explain_steps(
     start: int = 0,
     transfer: Prompt | Sequence[Prompt] = (),
     align: Align = None,
+    vocabulary: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Generator[Step, None, Explanation]:
     """:func:`explain`, step by step: the parts of the document as they become known, then the explanation itself.
@@ -324,15 +322,16 @@ def explain_steps(
     with torch.no_grad():
         clock.start("who wrote it")
         writers = who(up, table, made, chosen, tau)
+        seen = _vocabulary(up, question.cell, made, writers) if vocabulary else None
         tables: dict[Side, WriterTable] = {side: WriterTable.of(table, side) for side in SIDES}
-    yield Step("table", lambda: tabled(made, writers, roles()))
+    yield Step("table", lambda: tabled(made, writers, roles(), seen))
     with torch.no_grad():
         clock.start("what it does")
         done = consequence(
             up, question.cell, found, lambda token: shown_after(model.tokenizer, token_ids, token)
         )
         clock.start("proof")
-        rival = _partner(up, table, made) if chosen else None
+        rival = swap_partner(up, table, made) if chosen else None
         main = writers.headline
         foreseen = foresee(table, main, writers.signals, draws=draws, seed=seed)
     yield Step("predicted", lambda: controlled(foreseen))
@@ -364,6 +363,7 @@ def explain_steps(
         stages=dict(clock.stages),
         start=stream.start,
         transfer=elsewhere,
+        vocabulary=seen,
     )
     yield Step("observed", lambda: observed(proof))
     yield Step("controls", lambda: controlled(proof, why.verdict))
@@ -372,11 +372,11 @@ def explain_steps(
     return why
 
 
-def _partner(up: PromptWrites, table: LogOddsTable, made: What) -> int | None:
-    """The strongest rival with which a feature is swapped. Never a sink: what heads rest on is no other case of it."""
-    rows = [up.stream.pattern(layer, table.cell.query, up.prompt) for layer in range(up.n_layers)]
-    sinks = sinks_of(torch.cat(rows), table.cell.query)
-    return next((rival.key for rival in made.rivals if rival.key not in sinks), None)
+def _vocabulary(up: PromptWrites, cell: Cell, made: What, writers: Who) -> CellVocabulary:
+    pairs: list[tuple[Side, Component]] = [
+        (row.side, row.writer) for row in writers.rows if row.writer is not None
+    ]
+    return cell_vocabulary(up, cell, [part.channel for part in made.shown], pairs)
 
 
 class _Clock:

@@ -15,6 +15,7 @@ from headwise.model.reading import Rotary, side_maps
 from headwise.tracing.mlps import SignedTotals
 from headwise.tracing.table import LogOddsTable
 from headwise.tracing.writes import PromptWrites
+from headwise.why.attention import sinks_of
 
 RIVALS = 5
 SHOWN = 8
@@ -135,6 +136,13 @@ def what(up: PromptWrites, table: LogOddsTable, features: Sequence[BankFeature] 
         rivals=tuple(_rival(key, pattern, by_channel, s) for key in rivals.topk(number).indices.tolist()),
         error=table.error,
     )
+
+
+def swap_partner(up: PromptWrites, table: LogOddsTable, made: What) -> int | None:
+    """The strongest rival with which a feature is swapped. Never a sink: what heads rest on is no other case of it."""
+    rows = [up.stream.pattern(layer, table.cell.query, up.prompt) for layer in range(up.n_layers)]
+    sinks = sinks_of(torch.cat(rows), table.cell.query)
+    return next((rival.key for rival in made.rivals if rival.key not in sinks), None)
 
 
 def _rival(key: int, pattern: Tensor, by_channel: Tensor, s: int) -> Rival:

@@ -7,6 +7,15 @@ export interface Writer {
   /** The token a head read. */
   reads: number | null;
 }
+/** Tokens at both ends of a direction, by the weights alone: a hint and not a name. */
+export interface TokenEnds {
+  most: readonly { token: string; score: number }[];
+  least: readonly { token: string; score: number }[];
+}
+export interface VocabularyView {
+  embedding: TokenEnds;
+  unembedding: TokenEnds;
+}
 export interface ChannelPart {
   channel: number | 'others';
   log_odds: number;
@@ -14,6 +23,7 @@ export interface ChannelPart {
 export interface What extends ChannelPart {
   stable: boolean;
   name: string | null;
+  vocabulary: { query: VocabularyView; key: VocabularyView } | null;
   count?: number;
 }
 export interface Through extends Writer {
@@ -32,6 +42,7 @@ export interface Row extends Writer {
   count: number;
   cause: boolean;
   role: string | null;
+  vocabulary: VocabularyView | null;
   channels: readonly ChannelPart[];
   through: readonly Through[];
   neurons: readonly Neuron[];

@@ -1,6 +1,6 @@
 // The one table: writers by channels, and what is merged so that rows and columns keep their sums.
 import { sum } from '../numbers';
-import type { ExplanationDocument, Row, Side } from './document';
+import type { ExplanationDocument, Row, Side, VocabularyView } from './document';
 
 export interface Column {
   /** The channels that this column stands for; those of the block have no number of their own. */
@@ -9,6 +9,7 @@ export interface Column {
   name: string | null;
   total: number;
   block: boolean;
+  vocabulary: { query: VocabularyView; key: VocabularyView } | null;
 }
 export interface Line {
   row: Row;
@@ -27,10 +28,10 @@ const COLUMNS = 10;
 export const columnsOf = (data: ExplanationDocument): Column[] => {
   const shown = data.what.filter((one) => one.stable && one.channel !== 'others').slice(0, COLUMNS);
   const rest = data.what.filter((one) => !shown.includes(one));
-  const columns: Column[] = shown.map((one) => ({ channels: [one.channel], title: String(one.channel), name: one.name, total: one.log_odds, block: false }));
+  const columns: Column[] = shown.map((one) => ({ channels: [one.channel], title: String(one.channel), name: one.name, total: one.log_odds, block: false, vocabulary: one.vocabulary }));
   if (rest.length) {
     const count = sum(rest.map((one) => one.count ?? 1));
-    columns.push({ channels: rest.map((one) => one.channel), title: 'others', name: `${count} other channels as one block`, total: sum(rest.map((one) => one.log_odds)), block: true });
+    columns.push({ channels: rest.map((one) => one.channel), title: 'others', name: `${count} other channels as one block`, total: sum(rest.map((one) => one.log_odds)), block: true, vocabulary: null });
   }
   return columns;
 };
@@ -41,7 +42,7 @@ const lineOf = (row: Row, columns: readonly Column[]): Line => {
 };
 
 const merged = (lines: readonly Line[], columns: readonly Column[], side: Side): Line => {
-  const row: Row = { side, writer: 'others', reads: null, log_odds: sum(lines.map((one) => one.row.log_odds)), count: sum(lines.map((one) => one.row.count)), cause: false, role: null, channels: [], through: [], neurons: [] };
+  const row: Row = { side, writer: 'others', reads: null, log_odds: sum(lines.map((one) => one.row.log_odds)), count: sum(lines.map((one) => one.row.count)), cause: false, role: null, vocabulary: null, channels: [], through: [], neurons: [] };
   return { row, values: columns.map((_, i) => sum(lines.map((one) => one.values[i] ?? 0))) };
 };
 

@@ -1,6 +1,7 @@
 // Writers as a person reads them.
 import { Tok } from '../kit/tokens';
-import type { Side, Writer } from './document';
+import { isolated, visible } from '../text';
+import type { Side, TokenEnds, VocabularyView, Writer } from './document';
 
 /** "MLP20" is written "MLP 20"; a head keeps its short name. */
 export const spoken = (writer: string, count = 1): string => {
@@ -24,6 +25,14 @@ export const WriterName = ({ writer, reads }: Writer) => (
     )}
   </>
 );
+
+/** A direction in tokens, as a tooltip says it. */
+export const inTokens = (view: VocabularyView | null, what = ''): string => {
+  if (!view) return '';
+  const some = (list: TokenEnds['most']) => list.map((one) => isolated(visible(one.token))).join(' ');
+  return `\n${what}embeddings that point this way: ${some(view.embedding.most)}\n${what}would raise: ${some(view.unembedding.most)}, would lower: ${some(view.unembedding.least)}`;
+};
+export const HINT = '\nin tokens (a hint, not a name):';
 
 /** Kinds of controls by name. */
 export const CONTROLS: Record<string, string> = { channels: 'unused channels', writers: 'other writers', directions: 'random directions' };

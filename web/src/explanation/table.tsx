@@ -12,7 +12,7 @@ import type { ExplanationDocument, Row, Side } from './document';
 import { SIDES } from './document';
 import type { Column, Line } from './matrix';
 import { matrixOf } from './matrix';
-import { CONTROLS, SIDE_WORDS, spoken, WriterName } from './names';
+import { CONTROLS, HINT, inTokens, SIDE_WORDS, spoken, WriterName } from './names';
 import { Unfolded } from './through';
 
 const FIRST = 12;
@@ -196,6 +196,7 @@ const Entry = ({ line, data, columns, strongest, range, host }: Omit<GroupProps,
   const tokenText = useTokenText();
   const { row, values } = line;
   const name = `${spoken(row.writer, row.count)}${row.reads === null ? '' : ` reading ${tokenText(row.reads)}`}`;
+  const hint = row.vocabulary ? HINT + inTokens(row.vocabulary) : '';
   const folds = row.through.length > 0 || row.neurons.length > 0;
   const explains = host.explain && row.side === 'query' && row.reads !== null;
   return (
@@ -207,7 +208,7 @@ const Entry = ({ line, data, columns, strongest, range, host }: Omit<GroupProps,
               {open ? '▾' : '▸'}
             </button>
           ) : null}
-          <span class="writer">
+          <span class="writer" {...(hint ? tip.on(name + hint) : {})}>
             {spoken(row.writer, row.count)}
             {row.cause ? <span class="mark">cause</span> : null}
           </span>
@@ -228,7 +229,7 @@ const Entry = ({ line, data, columns, strongest, range, host }: Omit<GroupProps,
         <td class="margin">
           <Track value={row.log_odds} range={range} kind={row.writer === 'others' ? 'plain' : undefined} />
         </td>
-        <td class="n sum" role="gridcell" tabIndex={-1} data-cell={columns.length} {...tip.on(`${name}\nall channels: log-odds ${signed(row.log_odds, 3)}\nmultiplies the odds by ${number(Math.exp(row.log_odds), 2)}`)}>
+        <td class="n sum" role="gridcell" tabIndex={-1} data-cell={columns.length} {...tip.on(`${name}\nall channels: log-odds ${signed(row.log_odds, 3)}\nmultiplies the odds by ${number(Math.exp(row.log_odds), 2)}${hint}`)}>
           {signed(row.log_odds)}
         </td>
       </tr>
@@ -264,7 +265,7 @@ const Feet = ({ columns, total }: { columns: readonly Column[]; total: number })
       <tr class="what">
         <th scope="row">what: all writers</th>
         {columns.map((column, i) => (
-          <td class="foot" role="gridcell" tabIndex={-1} data-cell={i} {...tip.on(`${column.block ? column.name : `channel ${column.title}${column.name ? `, ${column.name}` : ''}`}\nall writers: log-odds ${signed(column.total, 3)}`)}>
+          <td class="foot" role="gridcell" tabIndex={-1} data-cell={i} {...tip.on(`${column.block ? column.name : `channel ${column.title}${column.name ? `, ${column.name}` : ''}`}\nall writers: log-odds ${signed(column.total, 3)}${column.vocabulary ? `${HINT}${inTokens(column.vocabulary.query, 'query: ')}${inTokens(column.vocabulary.key, 'key: ')}` : ''}`)}>
             <span class="up">
               <i class={`fill ${column.total < 0 ? 'neg' : 'pos'}`} style={{ height: `${(100 * Math.abs(column.total)) / most}%` }} />
             </span>

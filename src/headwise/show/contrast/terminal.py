@@ -11,6 +11,7 @@ from rich.text import Text
 from headwise.contrast.roles import LEAST, ROLES, HeadRoles
 from headwise.contrast.rows import AttributionRow, HeadRow, where
 from headwise.show.kit.terminal import quoted, table
+from headwise.why.vocabulary import HINT, HeadVocabulary, vocabulary_rows
 
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
@@ -50,6 +51,20 @@ def roles_table(found: HeadRoles, top: int) -> RenderableType:
         f"{LEAST}, on {found.sequences} sequences of {found.length} random tokens that are read twice."
     )
     return Group(table(("role", "head", "attention", "95 %"), rows), Text(said))
+
+
+def vocabulary_table(found: HeadVocabulary) -> RenderableType:
+    """A head's channels and outputs in tokens, marked as a hint."""
+    rows = [
+        (name, through, " ".join(quoted(token) for token in tokens))
+        for name, through, tokens in vocabulary_rows(found)
+    ]
+    said = (
+        f"\n{HINT}. Of a channel's query and key, equal signs go together. Embedding: tokens whose embedding points "
+        "that way; unembedding: tokens that a stream holding this alone would raise."
+    )
+    title = Text(f"{found.head} of {found.model} through the vocabulary", style="bold")
+    return Group(title, table(("", "through", "tokens"), rows), Text(said))
 
 
 def run_tables(run: FeaturesResult) -> RenderableType:

@@ -12,10 +12,12 @@ from headwise.show.kit.terminal import quoted, table
 from headwise.strings import counted
 from headwise.why.proof import Outcome, Proof
 from headwise.why.sentence import signed, spoken, telling_role
+from headwise.why.vocabulary import HINT
 
 if TYPE_CHECKING:
     from headwise.types import Component, Head, Side
     from headwise.why.explain import Explanation
+    from headwise.why.vocabulary import VocabularyView
     from headwise.why.what import What
     from headwise.why.who import WriterRow
 
@@ -33,6 +35,7 @@ def explanation(why: Explanation) -> RenderableType:
         *_does(why),
         *_proof(why),
         *_transfer(why),
+        *_vocabulary(why),
         Text(),
         Text(why.sentence, style="bold"),
     )
@@ -253,6 +256,28 @@ def _transfer(why: Explanation) -> list[RenderableType]:
     )
     lines = [Text(said), *([Text(note)] if missing else [])]
     return [_heading("The same writers in other prompts"), _table(columns, rows), *lines]
+
+
+def _vocabulary(why: Explanation) -> list[RenderableType]:
+    """The writers of the cause and the strongest channels in tokens."""
+    found = why.vocabulary
+    if found is None:
+        return []
+
+    def line(name: str, view: VocabularyView) -> tuple[str, str, str]:
+        ends = (view.embedding.most, view.unembedding.most)
+        near, raised = (" ".join(quoted(_short(one.token)) for one in some[:4]) for some in ends)
+        return name, near, raised
+
+    rows = [
+        line(f"{row.side}: {spoken(row.writer)}", found.writers[row.side, row.writer])
+        for row in why.who.rows
+        if row.cause and row.writer is not None and (row.side, row.writer) in found.writers
+    ]
+    for number, one in list(found.channels.items())[:COLUMNS]:
+        rows += [line(f"ch {number}, query", one.query), line(f"ch {number}, key", one.key)]
+    columns = ("", "embeddings that point this way", "tokens it would raise")
+    return [_heading("Through the vocabulary"), _table(columns, rows), Text(HINT)]
 
 
 def _notes(proof: Proof) -> list[RenderableType]:
