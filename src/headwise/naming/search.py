@@ -123,7 +123,7 @@ def _xlogx(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class _Literals:
     """The literals of one search, and the labels: positive cells first."""
 
     literals: tuple[Literal, ...]
@@ -156,13 +156,13 @@ class _Table:
         return np.where(right * self.cells > true * self.positives, gains, -np.inf)
 
 
-def _table(predicates: Sequence[Predicate], answers: np.ndarray, positives: int) -> _Table:
+def _table(predicates: Sequence[Predicate], answers: np.ndarray, positives: int) -> _Literals:
     """Literals that are true of some cells and false of others, affirmed and denied."""
     varied = np.flatnonzero(answers.any(1) & ~answers.all(1)).tolist() if answers.shape[1] else []
     kept = answers[varied]
     literals = [Literal(predicates[i]) for i in varied] + [Literal(predicates[i], True) for i in varied]
     costs = np.array([predicates[i].cost for i in varied])
-    return _Table(
+    return _Literals(
         literals=tuple(literals),
         answers=np.concatenate([kept, ~kept]).astype(np.float32),
         costs=np.concatenate([costs, costs + math.log(2)]),
@@ -203,7 +203,7 @@ def _search(predicates: Sequence[Predicate], answers: np.ndarray, positives: int
     return Found(_rule(table, best), best.gain, _equally_good(table, best, pool))
 
 
-def _conjunctions(table: _Table, first: _Candidate | None) -> list[_Candidate]:
+def _conjunctions(table: _Literals, first: _Candidate | None) -> list[_Candidate]:
     """The best conjunctions of each length, each joined to ``first`` by *or* if one is given."""
     before, spent, chosen = (
         (np.zeros(table.cells, np.float32), 0.0, ())
@@ -256,7 +256,7 @@ def _best_first(gains: np.ndarray, costs: np.ndarray, most: int = 4 * BEAM) -> I
 def _starts(pool: Sequence[_Candidate]) -> list[_Candidate]:
     """The best conjunctions of each length, no two of which are true of the same cells."""
     kept: dict[bytes, _Candidate] = {}
-    left = list(STARTS)
+    left: list[int] = list(STARTS)
     for one in sorted(pool, key=lambda one: one.order):
         length = len(one.chosen[0]) - 1
         if left[length] and one.holds.tobytes() not in kept:
@@ -265,11 +265,11 @@ def _starts(pool: Sequence[_Candidate]) -> list[_Candidate]:
     return list(kept.values())
 
 
-def _rule(table: _Table, one: _Candidate) -> Rule:
+def _rule(table: _Literals, one: _Candidate) -> Rule:
     return Rule(tuple(tuple(table.literals[i] for i in literals) for literals in one.chosen))
 
 
-def _equally_good(table: _Table, best: _Candidate, pool: Sequence[_Candidate]) -> tuple[Rule, ...]:
+def _equally_good(table: _Literals, best: _Candidate, pool: Sequence[_Candidate]) -> tuple[Rule, ...]:
     """Other rules within the margin; what only adds to a rule already shown is left out."""
     shown = [best]
     for one in pool:
