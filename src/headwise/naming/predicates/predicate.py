@@ -19,7 +19,7 @@ from headwise.naming.cells import Cells
 from headwise.naming.texts import Texts
 
 Slot = Literal["destination", "source", "relation"]
-Form = Literal["noun", "adjective", "clause", "frame", "sentence"]
+PhraseForm = Literal["noun", "adjective", "clause", "frame", "sentence"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Phrase:
     whole (``the source is the previous token``).
     """
 
-    form: Form
+    form: PhraseForm
     yes: str
     no: str
     """The denial: a clause, or a sentence where :attr:`form` is ``sentence``."""
