@@ -5,7 +5,7 @@ the same everywhere, and is checked as soon as it is read: before torch is impor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -170,6 +170,11 @@ def _starting(choices: Iterable[str]) -> Any:
     return lambda incomplete: [one for one in choices if one.startswith(incomplete)]
 
 
+def _task(words: str, check: Callable[[str | None], str | None], choices: Iterable[str]) -> Any:
+    """The argument TASK: one of the tasks of that kind, or a file."""
+    return typer.Argument(help=words, metavar="TASK", callback=check, autocompletion=_starting(choices))
+
+
 def model_names(incomplete: str) -> list[str]:
     from headwise.model.loading.catalogue import known_models
 
@@ -253,20 +258,10 @@ Features = Annotated[
 
 # --- what is studied ------------------------------------------------------------------------------------------------
 
-_LABELLED: Any = typer.Argument(
-    help="binding, filter, or a .jsonl file of labelled prompts.",
-    metavar="TASK",
-    callback=_labelled,
-    autocompletion=_starting(names.LABELLED),
-)
+_LABELLED = _task("binding, filter, or a .jsonl file of labelled prompts.", _labelled, names.LABELLED)
 LabelledTask = Annotated[str, _LABELLED]
 OptionalLabelledTask = Annotated[str | None, _LABELLED]
-_ANSWERS: Any = typer.Argument(
-    help="ioi, greater-than, pronouns, facts, or a .jsonl file of prompts.",
-    metavar="TASK",
-    callback=_answers,
-    autocompletion=_starting(names.ANSWERS),
-)
+_ANSWERS = _task("ioi, greater-than, pronouns, facts, or a .jsonl file of prompts.", _answers, names.ANSWERS)
 AnswerTask = Annotated[str, _ANSWERS]
 OptionalTask = Annotated[str | None, _ANSWERS]
 Pairs = Annotated[int | None, typer.Option(min=2, help="binding: entity–box pairs in a prompt.")]

@@ -31,16 +31,21 @@ def mounted(title: str, data: Any, plain: str) -> str:
 def page(template: str, parts: Mapping[str, str], scripts: Sequence[str], *, no_markup: bool = False) -> str:
     """The page of a template file: ``{{name}}`` becomes the part of that name, which must be markup already.
 
-    ``scripts`` are ours, never made from data; they run in this order where the template says ``{{scripts}}``.
-    With ``no_markup`` the browser itself refuses whatever would turn a string into elements.
+    ``{{head}}`` is how every page begins: its policy and its title. ``scripts`` are ours, never made from data; they
+    run in this order where the template says ``{{scripts}}``. With ``no_markup`` the browser itself refuses whatever
+    would turn a string into elements.
     """
     filled = {
         **parts,
         "policy": policy(scripts) + "; require-trusted-types-for 'script'" * no_markup,
         "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
+    return _filled(template, {**filled, "head": _filled("kit/head.html", filled)})
+
+
+def _filled(template: str, parts: Mapping[str, str]) -> str:
     # In one pass: a part may hold what looks like the name of another.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: filled[found[1]], part(template))
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], part(template))
 
 
 def policy(scripts: Sequence[str]) -> str:
