@@ -1,6 +1,7 @@
 # Everything starts from a bare machine with Python (3.11 to 3.13), pip and make:
 #   make setup     the environment in .venv with the default model: exact versions, every file checked by its SHA-256
 #   make demo      set-up, then the main job on the default model
+#   make app       set-up, then the app in the browser
 #   make check     format, lint, types and the fast tests
 #   make test      the test suite, the pages in a browser included
 #   make test-all  the suite, then the long tests that it leaves out: hostile inputs, calibration, many machines
@@ -25,7 +26,7 @@ LONG   := hostile or calibration or cluster
 # needs. TORCH_INDEX= (empty) does without it; where it is out of reach, pip goes on with what it can reach.
 TORCH_INDEX ?= $(if $(filter Linux,$(shell uname -s)),https://download.pytorch.org/whl/cpu)
 
-.PHONY: setup demo check test test-long test-all fuzz lint bench web docs reference lock clean
+.PHONY: setup demo app check test test-long test-all fuzz lint bench web docs reference lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -57,6 +58,9 @@ $(READY): requirements.lock requirements-cuda.lock pyproject.toml
 
 demo: setup
 	@$(BIN)/headwise explain "$(PROMPT)" --html out/explanation.html
+
+app: setup
+	@$(BIN)/headwise app "$(PROMPT)"
 
 # Lint and tests at the same time, a core for each; what lint has to say comes after the tests. Tiny models gain
 # nothing from a second thread, and threads that wait must not take a core.

@@ -35,6 +35,7 @@ ORDER: list[tuple[str, ...]] = [
     ("naming",),
     ("toy",),
     ("show",),
+    ("app",),
     ("cli",),
 ]
 PLACE = {room: place for place, rooms in enumerate(ORDER) for room in rooms}
@@ -134,6 +135,8 @@ def test_imports_go_one_way() -> None:
         ("transformers", {"model", "toy"}),
         ("plotly", {"show"}),
         ("typer", {"cli"}),
+        ("starlette", {"app"}),
+        ("uvicorn", {"app"}),
         ("concurrent", {"model", "scale"}),
         ("multiprocessing", {"scale"}),
     ],

@@ -137,14 +137,15 @@ def sound(verb: str, under: str) -> dict[str, Any]:
 
 @cache
 def commands() -> dict[tuple[str, str], Any]:
-    """Every command that there is, by its verb and the word under it, but for the one that fetches things."""
+    """Every command that there is, by its verb and the word under it, but for the one that fetches things and the one
+    that goes on until it is interrupted."""
     found: dict[tuple[str, str], Any] = {}
     for verb, (module, _) in VERBS.items():
         command = get_command(import_module(module).app)
         found[verb, ""] = command
         for name, one in getattr(command, "commands", {}).items():
             found[verb, name] = one
-    del found["models", "get"]
+    del found["models", "get"], found["app", ""]
     return found
 
 
@@ -203,7 +204,7 @@ def lines(draw: st.DrawFn) -> list[str]:
     kind = draw(st.integers(0, 15))
     if kind == 0:
         first = draw(st.one_of(harmless(), st.sampled_from([*VERBS, "--help", "-q", "--version", "-V"])))
-        if first in ("models", "toy"):
+        if first in ("models", "toy", "app"):
             first = "completion"
         # No verb that would start long work with its own defaults.
         rest = draw(st.lists(harmless(), max_size=4))

@@ -21,6 +21,7 @@ from headwise.strings import printable
 # heading: verb: what it does in one line; shown in this order
 GROUPS: dict[str, dict[str, str]] = {
     "Look at one prompt": {
+        "app": "type a prompt, click a cell, see why: in the browser, on this machine",
         "attention": "which heads attend from where to where, and the model's answer",
         "explain": "why does this head attend here? what, who, and proof",
         "trace": "trace an answer to the circuit that made it",

@@ -12,6 +12,7 @@ from headwise.show.kit.page import mounted
 from headwise.why.document import to_json
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
     from headwise.why.explain import Explanation
@@ -44,6 +45,11 @@ def _title(why: Explanation) -> str:
 
 
 def _pattern(pattern: Tensor) -> dict[str, Any]:
+    cells = packed(pattern)
+    return {"bytes": cells.itemsize, "cells": base64.b64encode(cells.tobytes()).decode()}
+
+
+def packed(pattern: Tensor) -> np.ndarray:
     """The visible half, row by row: whole numbers that stand for attention (two bytes), or its root (one byte)."""
     import numpy as np
 
@@ -51,8 +57,7 @@ def _pattern(pattern: Tensor) -> dict[str, Any]:
     half = whole[np.tril_indices(len(whole))]
     # In one byte the root keeps small attentions apart.
     wide = len(whole) > WIDE
-    cells = np.rint(np.sqrt(half) * 255).astype("u1") if wide else np.rint(half * 65535).astype("<u2")
-    return {"bytes": cells.itemsize, "cells": base64.b64encode(cells.tobytes()).decode()}
+    return np.rint(np.sqrt(half) * 255).astype("u1") if wide else np.rint(half * 65535).astype("<u2")
 
 
 def _compact(value: Any) -> Any:

@@ -1,0 +1,84 @@
+"""Prompts that were read, kept while there is room: another cell of the same prompt needs no new pass."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headwise.app.patterns import Glance
+from headwise.why.question import PromptReading
+
+ROOM = 1 << 30
+"""Bytes of prompts that are kept; the one in use is, however large it is."""
+
+
+@dataclass(eq=False)
+class Kept:
+    """One prompt, and what was made of it."""
+
+    read: PromptReading
+    glance: Glance | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes: what is looked up later grows with use, so it is measured anew each time."""
+        stream = self.read.up.stream
+        parts = [self.read.up, stream, *stream.layers, *(record.call for record in stream.layers)]
+        held = {
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+            for part in parts
+            for tensor in _tensors(vars(part))
+        }
+        return sum(held.values()) + (self.glance.size if self.glance else 0)
+
+
+class Memory:
+    """Prompts by their id, the one that was used last at the end."""
+
+    def __init__(self, room: int = ROOM) -> None:
+        self.room = room
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> Kept | None:
+        with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+            return self._kept.get(name)
+
+    def put(self, name: str, kept: Kept) -> None:
+        """Keep a prompt, and let go of those that were not used for longest until the rest has room."""
+        with self._lock:
+            self._kept[name] = kept
+            self._kept.move_to_end(name)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """After work on a prompt, which may have made it larger."""
+        with self._lock:
+            sizes = {name: kept.size for name, kept in self._kept.items()}
+            total = sum(sizes.values())
+            for name in list(self._kept)[:-1]:
+                if total <= self.room:
+                    return
+                total -= sizes[name]
+                del self._kept[name]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _tensors(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _tensors(one)

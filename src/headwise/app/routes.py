@@ -1,0 +1,223 @@
+"""What can be asked, and how an answer or an error is said: JSON, or bytes where there are many numbers."""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from headwise import jsons
+from headwise.app import patterns, wire
+from headwise.app.guard import refusal
+from headwise.app.session import Gone, Session
+from headwise.errors import HeadwiseError
+from headwise.model.forward import Stopped
+from headwise.show.kit.page import BUNDLE, STYLE, part
+from headwise.show.why.page import packed
+from headwise.validation import check
+
+MOST = 2_000_000
+"""Bytes of a body."""
+SCREENS = ("/", "/heads", "/cell", "/runs")
+ASSETS = {
+    "headwise.js": (BUNDLE, "text/javascript; charset=utf-8"),
+    "headwise.css": (STYLE, "text/css; charset=utf-8"),
+    "app.js": ("assets/app.js", "text/javascript; charset=utf-8"),
+    "icon.svg": ("kit/icon.svg", "image/svg+xml"),
+}
+FIELDS = re.compile(r"\b(text|head|query|key|answer|wrong|tau|draws|seed|features|prompt|edits)\b")
+Body = TypeVar("Body", bound=BaseModel)
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def routes(session: Session) -> list[Route]:
+    """Everything that the server answers."""
+
+    async def state(_: Request) -> Response:
+        return said(await run_in_threadpool(session.state))
+
+    async def tokens(request: Request) -> Response:
+        return said(session.tokens(await body(request, wire.TypedText)))
+
+    async def read(request: Request) -> Response:
+        return said(await session.read(await body(request, wire.PromptRequest)))
+
+    async def heads(request: Request) -> Response:
+        return said(await session.heads(prompt_id(request)))
+
+    async def thumbs(request: Request) -> Response:
+        seen = await session.glance(prompt_id(request))
+        return in_bytes(seen.thumbs, len(seen.highest), seen.side, seen.side)
+
+    async def pattern(request: Request) -> Response:
+        kept, head = session.kept(prompt_id(request)), session.model.head(request.path_params["head"])
+        cells = packed(await run_in_threadpool(patterns.pattern_of, kept.read, head))
+        return in_bytes(cells.tobytes(), len(kept.read.tokens), cells.itemsize)
+
+    async def row(request: Request) -> Response:
+        kept, at = session.kept(prompt_id(request)), request.path_params["at"]
+        in_prompt(at, len(kept.read.tokens))
+        found = await run_in_threadpool(patterns.rows_of, kept.read, at)
+        return in_bytes(found, len(session.model.heads), len(kept.read.tokens))
+
+    async def column(request: Request) -> Response:
+        kept, at = session.kept(prompt_id(request)), request.path_params["at"]
+        in_prompt(at, len(kept.read.tokens))
+        found = await run_in_threadpool(patterns.columns_of, kept.read, at)
+        return in_bytes(found, len(session.model.heads), len(kept.read.tokens))
+
+    async def explain(request: Request) -> Response:
+        return said(session.explain(await body(request, wire.CellRequest)), 202)
+
+    async def events(request: Request) -> Response:
+        tab = request.query_params.get("tab", "")
+        if not re.fullmatch("[0-9a-f]{16}", tab):
+            return refusal(422, "a tab is named by 16 hexadecimal digits", where="tab")
+        last = request.headers.get("last-event-id", "0")
+        after = int(last) if re.fullmatch("[0-9]{1,15}", last) else 0
+        return StreamingResponse(session.events.stream(tab, after), media_type="text/event-stream")
+
+    async def cancel(request: Request) -> Response:
+        stopped = session.cancel(request.path_params["job"])
+        return Response(status_code=204) if stopped else refusal(404, "there is no such job: it is over")
+
+    async def export(request: Request) -> Response:
+        return await exported(session, request.path_params["job"], request.path_params["kind"])
+
+    job, at = "{job:str}", "{at:int}"
+    prompt = "/api/prompts/{prompt}"
+    table: list[tuple[str, str, Handler]] = [
+        *(("GET", path, shell) for path in SCREENS),
+        ("GET", "/assets/{name}", asset),
+        ("GET", "/api/state", state),
+        ("POST", "/api/tokens", tokens),
+        ("POST", "/api/prompts", read),
+        ("GET", f"{prompt}/heads", heads),
+        ("GET", f"{prompt}/thumbs", thumbs),
+        ("GET", f"{prompt}/pattern/{{head}}", pattern),
+        ("GET", f"{prompt}/row/{at}", row),
+        ("GET", f"{prompt}/column/{at}", column),
+        ("POST", "/api/explain", explain),
+        ("GET", "/api/events", events),
+        ("DELETE", f"/api/jobs/{job}", cancel),
+        ("GET", f"/api/export/{job}.{{kind}}", export),
+    ]
+    return [Route(path, handler, methods=[method]) for method, path, handler in table]
+
+
+# --- pages -----------------------------------------------------------------------------------------------------------
+
+
+async def shell(_: Request) -> Response:
+    return Response(part("kit/app.html"), media_type="text/html")
+
+
+async def asset(request: Request) -> Response:
+    found = ASSETS.get(request.path_params["name"])
+    if found is None:
+        return refusal(404, "there is no such file")
+    return Response(part(found[0]), media_type=found[1])
+
+
+async def exported(session: Session, job: str, kind: str) -> Response:
+    """A finished explanation as a file: the document, or the offline page."""
+    why = session.explained(job)
+    if kind == "json":
+        return Response(jsons.dumps(why.to_json()) + "\n", media_type="application/json")
+    if kind == "html":
+        made = await run_in_threadpool(why.to_html)
+        # A file to be kept, never a page of this server.
+        return Response(made, media_type="application/octet-stream")
+    return refusal(404, f"{kind[:20]!r} is no form of an explanation", "take json or html")
+
+
+# --- in and out ------------------------------------------------------------------------------------------------------
+
+
+async def body(request: Request, shape: type[Body]) -> Body:
+    """The request's body in its shape."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "a body is JSON")
+    content = b""
+    async for piece in request.stream():
+        content += piece
+        if len(content) > MOST:
+            raise HTTPException(413, "the body is too long")
+    try:
+        data = jsons.parse(content)
+    except jsons.NotJson as error:
+        raise HTTPException(400, f"the body is not JSON ({error})") from None
+    return check(shape, data, "")
+
+
+def prompt_id(request: Request) -> str:
+    name = request.path_params["prompt"]
+    if not re.fullmatch("[0-9a-f]{32}", name):
+        raise HTTPException(404, "there is no such prompt")
+    return name
+
+
+def in_prompt(position: int, tokens: int) -> None:
+    if position >= tokens:
+        raise HTTPException(404, f"the prompt has no position {position}: it has {tokens} tokens")
+
+
+def said(answer: BaseModel, status: int = 200) -> Response:
+    return Response(jsons.dumps(answer.model_dump(), indent=None), status, media_type="application/json")
+
+
+def in_bytes(content: bytes, *shape: int) -> Response:
+    headers = {"x-shape": ",".join(map(str, shape))}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+async def wrong_use(_: Request, error: Exception) -> Response:
+    """What was asked for cannot be used: the core's own line."""
+    message = str(error)
+    found = FIELDS.search(message)
+    return refusal(410 if isinstance(error, Gone) else 422, message, where=found[1] if found else None)
+
+
+async def replaced(_: Request, __: Exception) -> Response:
+    return refusal(409, "a newer request took its place")
+
+
+async def http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    words = {404: "there is nothing here", 405: "that is not done here"}
+    return refusal(
+        error.status_code,
+        words.get(error.status_code, error.detail) if error.detail in STOCK else error.detail,
+    )
+
+
+STOCK = {"Not Found", "Method Not Allowed"}
+
+
+async def failed(_: Request, error: Exception) -> Response:
+    """Ours: the page hears that it failed, the terminal hears why."""
+    traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, MemoryError) or "not enough memory" in str(error):
+        return refusal(507, "there is not enough memory for this", "give a shorter prompt")
+    return refusal(500, f"it failed ({type(error).__name__})", "the terminal says more")
+
+
+HANDLERS: dict[Any, Any] = {
+    HeadwiseError: wrong_use,
+    Stopped: replaced,
+    HTTPException: http,
+    Exception: failed,
+}

@@ -1,0 +1,55 @@
+"""Run folders: those that were named on the command line, and nothing else of the disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwise.errors import HeadwiseError
+from headwise.scale.manifest import read_manifest
+
+
+@dataclass(frozen=True)
+class Run:
+    """One folder."""
+
+    path: Path
+
+    @classmethod
+    def named(cls, given: str | Path) -> Run:
+        """A folder that a user names; what is none is refused."""
+        try:
+            path = Path(given).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise HeadwiseError(
+                f"--runs {str(given)!r} cannot be opened ({reason}): name a run folder"
+            ) from None
+        if not path.is_dir():
+            raise HeadwiseError(f"--runs {str(given)!r} is not a folder: name a run folder")
+        return cls(path)
+
+    @property
+    def kind(self) -> str | None:
+        """What was studied in it; None where it does not say."""
+        try:
+            return read_manifest(self.path).kind
+        except HeadwiseError:
+            return None
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """Its saved pages, by name."""
+        return tuple(
+            sorted(file.name for file in self.path.glob("*.html") if self.page(file.name) is not None)
+        )
+
+    def page(self, name: str) -> Path | None:
+        """A saved page of this folder: a plain file that is really in it."""
+        if Path(name).name != name or not name.endswith(".html"):
+            return None
+        try:
+            found = (self.path / name).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError):
+            return None
+        return found if found.parent == self.path and found.is_file() else None

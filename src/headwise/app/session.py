@@ -1,0 +1,297 @@
+"""One model, the prompts that were read with it, and the jobs that run on it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import torch
+
+from headwise.app import wire
+from headwise.app.events import Events
+from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
+from headwise.app.memory import ROOM, Kept, Memory
+from headwise.app.patterns import Glance, glance
+from headwise.app.runs import Run
+from headwise.contrast.roles import ROLES, HeadRoles, head_roles
+from headwise.errors import HeadwiseError
+from headwise.model.check import examine
+from headwise.model.forward import Stopped
+from headwise.model.model import Model
+from headwise.tokens import NoTokenizer, chat_prompt, encode_one, shown, shown_after
+from headwise.why.explain import Explanation, explain_steps
+from headwise.why.question import PromptReading, ask, find_answer
+
+Result = TypeVar("Result")
+ANSWERS = 5
+EXPLANATIONS = 24
+"""Explanations that can be saved after they were made."""
+
+
+class Gone(HeadwiseError):
+    """A prompt or job that is no longer kept."""
+
+
+class Session:
+    """What the routes work with."""
+
+    def __init__(self, model: Model, runs: Sequence[Run] = (), *, room: int = ROOM) -> None:
+        self.model, self.runs = model, tuple(runs)
+        self.lane, self.memory, self.events = Lane(), Memory(room), Events()
+        self.explanations: OrderedDict[str, Explanation] = OrderedDict()
+        self._jobs: dict[str, Turn] = {}
+        self._roles: HeadRoles | None = None
+        self._checks = examine(model).checks
+        # Texts are cut into tokens while the lane may be using the tokenizer, which two threads must not do at once.
+        self._tokenizer = copy.deepcopy(model.tokenizer)
+
+    def begin(self) -> None:
+        """In the server's loop: from now on events are told, and the heads' habits are measured when there is time."""
+        self.events.begin()
+        self.lane.submit(lambda turn: head_roles(self.model), self._know_roles, priority=PREFETCH)
+
+    def close(self) -> None:
+        self.lane.close()
+
+    def _know_roles(self, roles: HeadRoles | None, trouble: BaseException | None) -> None:
+        if roles is not None:
+            self._roles = roles
+
+    async def in_lane(
+        self,
+        work: Callable[[Turn], Result],
+        *,
+        tab: str = "",
+        kind: str = "",
+        priority: int = INTERACTIVE,
+    ) -> Result:
+        """The result of work on the model."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+
+        def settle(result: Result, trouble: BaseException | None) -> None:
+            if future.cancelled():
+                return
+            if trouble is None:
+                future.set_result(result)
+            else:
+                future.set_exception(trouble)
+
+        def over(result: Any, trouble: BaseException | None) -> None:
+            loop.call_soon_threadsafe(settle, result, trouble)
+
+        turn = self.lane.submit(work, over, tab=tab, kind=kind, priority=priority)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.lane.cancel(turn)
+            raise
+
+    # --- what the app is -----------------------------------------------------------------------------------------
+
+    def state(self) -> wire.AppState:
+        model = self.model
+        return wire.AppState(
+            version=version("headwise"),
+            model=model.name,
+            weight_hash=model.weight_hash,
+            layers=model.n_layers,
+            heads=model.n_heads,
+            context=model.context,
+            has_chat=bool(getattr(model.tokenizer, "chat_template", None)),
+            device=str(model.device),
+            threads=torch.get_num_threads(),
+            self_check=tuple(
+                wire.SelfCheck(name=one.name, error=one.error, allowed=one.tolerance) for one in self._checks
+            ),
+            runs=tuple(
+                wire.RunFolderEntry(index=i, name=run.path.name, kind=run.kind, pages=run.pages)
+                for i, run in enumerate(self.runs)
+            ),
+        )
+
+    # --- prompts -------------------------------------------------------------------------------------------------
+
+    def tokens(self, asked: wire.TypedText) -> wire.TokenList:
+        """Only cut into tokens: while it is typed."""
+        given = chat_prompt(self._tokenizer, asked.text) if asked.chat else asked.text
+        if isinstance(self._tokenizer, NoTokenizer) or (isinstance(given, str) and not given):
+            return wire.TokenList(tokens=())
+        ids = encode_one(self._tokenizer, given, self.model.context, self.model.vocabulary)
+        return wire.TokenList(tokens=shown(self._tokenizer, ids))
+
+    async def read(self, asked: wire.PromptRequest) -> wire.PromptRead:
+        """Read a prompt, or remember it."""
+        if (asked.text is None) == (asked.token_ids is None):
+            raise HeadwiseError("text and token_ids are two ways to give a prompt: give one of them")
+
+        def work(_: Turn) -> tuple[str, Kept]:
+            given: Any = list(asked.token_ids) if asked.token_ids is not None else asked.text
+            if asked.chat:
+                given = chat_prompt(self.model.tokenizer, str(asked.text))
+            if isinstance(given, str) and not given.strip():
+                raise HeadwiseError("the prompt is empty: give the text the model is to read")
+            ids = self.model.prompt_ids(given)
+            name = self._name(ids, asked.basis)
+            kept = self.memory.get(name)
+            if kept is None:
+                kept = Kept(PromptReading.of(self.model, given, basis=asked.basis))
+            elif isinstance(given, str) and kept.read.prompt is None:
+                kept.read = replace(kept.read, prompt=given)
+            self.memory.put(name, kept)
+            return name, kept
+
+        name, kept = await self.in_lane(work, tab=asked.tab, kind="read")
+        read, context = kept.read, self.model.context
+        best = read.logits.double().softmax(-1).topk(min(ANSWERS, len(read.logits)))
+        return wire.PromptRead(
+            id=name,
+            tokens=read.tokens,
+            ids=read.token_ids,
+            answer=tuple(
+                wire.TokenChance(token=self.after(read, token), p=p)
+                for token, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            ),
+            context_left=None if context is None else context - len(read.tokens),
+            basis=asked.basis,
+        )
+
+    def after(self, read: PromptReading, token: int) -> str:
+        """A token's text where it follows the prompt."""
+        return shown_after(self.model.tokenizer, list(read.token_ids), token)
+
+    def _name(self, ids: Sequence[int], basis: str) -> str:
+        content = f"{self.model.weight_hash} {basis} {','.join(map(str, ids))}"
+        return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+    def kept(self, name: str) -> Kept:
+        """A prompt by its id."""
+        kept = self.memory.get(name)
+        if kept is None:
+            raise Gone("this prompt is no longer in memory: read it again")
+        return kept
+
+    # --- all heads -----------------------------------------------------------------------------------------------
+
+    async def glance(self, name: str) -> Glance:
+        """Thumbnails and statistics, made once per prompt."""
+        kept = self.kept(name)
+        if kept.glance is None:
+
+            def work(_: Turn) -> Glance:
+                read = kept.read
+                if kept.glance is None:
+                    found = find_answer(self.model, read.token_ids, read.logits, None, None)
+                    kept.glance = glance(
+                        read, found, ask(self.model, read.up, read.tokens, found, None, None, None)
+                    )
+                return kept.glance
+
+            await self.in_lane(work)
+            self.memory.tidy()
+        assert kept.glance is not None
+        return kept.glance
+
+    async def heads(self, name: str) -> wire.HeadsSeen:
+        """What can be said of every head of a prompt."""
+        seen = await self.glance(name)
+        roles = self._roles
+        return wire.HeadsSeen(
+            layers=self.model.n_layers,
+            heads=self.model.n_heads,
+            side=seen.side,
+            statistics=wire.HeadStatistics(
+                highest=seen.highest,
+                entropy=seen.entropy,
+                resting=seen.resting,
+                brings=seen.brings,
+                roles=None if roles is None else tuple(one.role for one in roles.heads),
+                habits={}
+                if roles is None
+                else {role: tuple(one.attention[role].mean for one in roles.heads) for role in ROLES},
+            ),
+            sinks=seen.sinks,
+            marked=tuple(
+                wire.MarkedCell(head=str(cell.head), query=cell.query, key=cell.key) for cell in seen.marked
+            ),
+        )
+
+    # --- explanations --------------------------------------------------------------------------------------------
+
+    def explain(self, asked: wire.CellRequest) -> wire.Begun:
+        """Begin an explanation; its parts are told as they become known."""
+        kept, job = self.kept(asked.prompt), secrets.token_hex(8)
+        banks = [self.run(index).path for index in asked.features]
+
+        def work(turn: Turn) -> Explanation:
+            steps = explain_steps(
+                self.model,
+                kept.read,
+                head=asked.head,
+                query=asked.query,
+                key=asked.key,
+                answer=asked.answer,
+                wrong=asked.wrong,
+                features=banks,
+                tau=asked.tau,
+                draws=asked.draws,
+                seed=asked.seed,
+            )
+            while True:
+                turn.go_on()
+                try:
+                    step = next(steps)
+                except StopIteration as finished:
+                    return finished.value
+                if step.name != "done":
+                    self.events.tell(asked.tab, "part", {"job": job, "step": step.name, "part": step.part()})
+
+        def over(why: Explanation | None, trouble: BaseException | None) -> None:
+            self._jobs.pop(job, None)
+            if why is not None:
+                self.explanations[job] = why
+                while len(self.explanations) > EXPLANATIONS:
+                    self.explanations.popitem(last=False)
+                self.events.tell(asked.tab, "done", {"job": job, "document": why.to_json()})
+                self.memory.tidy()
+            else:
+                self.events.tell(asked.tab, *ended(job, trouble))
+
+        turn = self._jobs[job] = self.lane.submit(work, over, tab=asked.tab, kind="explain")
+        return wire.Begun(job=job, ahead=self.lane.ahead_of(turn))
+
+    def cancel(self, job: str) -> bool:
+        """Stop a job; whether it was still there to be stopped."""
+        turn = self._jobs.get(job)
+        if turn is not None:
+            self.lane.cancel(turn)
+        return turn is not None
+
+    def explained(self, job: str) -> Explanation:
+        """A finished explanation."""
+        if job not in self.explanations:
+            raise Gone("this explanation is no longer in memory: ask again")
+        return self.explanations[job]
+
+    def run(self, index: int) -> Run:
+        """A run folder by its place in the list."""
+        if not 0 <= index < len(self.runs):
+            raise HeadwiseError(
+                f"there is no run folder {index}: {len(self.runs)} were named on the command line"
+            )
+        return self.runs[index]
+
+
+def ended(job: str, trouble: BaseException | None) -> tuple[str, dict[str, Any]]:
+    """The last event of a job that gave nothing."""
+    if trouble is None or isinstance(trouble, Stopped):
+        return "cancelled", {"job": job}
+    told = str(trouble) if isinstance(trouble, HeadwiseError) else f"it failed ({type(trouble).__name__})"
+    return "failed", {"job": job, "error": told}

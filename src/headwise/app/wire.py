@@ -1,0 +1,162 @@
+"""What page and server say to each other. ``tools/make_wire.py`` makes the page's types from these shapes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from headwise.validation import Index, Row, Shape
+
+PromptText = Annotated[str, StringConstraints(max_length=400_000)]
+PromptId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{32}\z")]
+TabId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{16}\z")]
+HeadName = Annotated[str, StringConstraints(pattern=r"\AL[0-9]{1,4}H[0-9]{1,4}\z")]
+TokenText = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+Draws = Annotated[int, Field(ge=1, le=9999)]
+Seed = Annotated[int, Field(ge=0, lt=2**53)]
+Basis = Literal["singular", "balanced", "rotated"]
+
+# --- what the page asks ----------------------------------------------------------------------------------------------
+
+
+class TypedText(Shape):
+    """A prompt while it is typed: only its tokens are wanted."""
+
+    text: PromptText
+    chat: bool = False
+
+
+class PromptRequest(Shape):
+    """A prompt to be read: its text or its token ids."""
+
+    tab: TabId
+    text: PromptText | None = None
+    token_ids: Row[Index] | None = None
+    chat: bool = False
+    basis: Basis = "singular"
+
+
+class CellRequest(Shape):
+    """A cell to be explained; what is left out is found."""
+
+    tab: TabId
+    prompt: PromptId
+    head: HeadName | None = None
+    query: Index | None = None
+    key: Index | None = None
+    answer: TokenText | None = None
+    wrong: TokenText | None = None
+    features: Row[Index] = ()
+    """Run folders, by their place in the list of those that were named on the command line."""
+    tau: Annotated[float, Field(gt=0, le=1)] | None = None
+    draws: Draws = 999
+    seed: Seed = 0
+
+
+# --- what the server says --------------------------------------------------------------------------------------------
+
+
+class Refusal(Shape):
+    """Every error: one line, what to do about it, and the field that caused it, where these are known."""
+
+    error: str
+    hint: str | None = None
+    where: str | None = None
+
+
+class SelfCheck(Shape):
+    """One comparison with the model's own pass."""
+
+    name: str
+    error: float
+    allowed: float
+
+
+class RunFolderEntry(Shape):
+    """A run folder that was named on the command line."""
+
+    index: int
+    name: str
+    kind: str | None
+    """What was studied in it; None where that cannot be read."""
+    pages: Row[str]
+
+
+class AppState(Shape):
+    """What the app is working with."""
+
+    version: str
+    model: str
+    weight_hash: str
+    layers: int
+    heads: int
+    context: int | None
+    has_chat: bool
+    device: str
+    threads: int
+    self_check: Row[SelfCheck]
+    runs: Row[RunFolderEntry]
+
+
+class TokenList(Shape):
+    """The tokens of a text."""
+
+    tokens: Row[str]
+
+
+class TokenChance(Shape):
+    """A next token and its probability."""
+
+    token: str
+    p: float
+
+
+class PromptRead(Shape):
+    """A prompt that was read."""
+
+    id: str
+    tokens: Row[str]
+    ids: Row[int]
+    answer: Row[TokenChance]
+    context_left: int | None
+    basis: Basis
+
+
+class MarkedCell(Shape):
+    """A cell that ``explain`` would choose."""
+
+    head: str
+    query: int
+    key: int
+
+
+class HeadStatistics(Shape):
+    """One number per head of this prompt, and of the model's habits on random tokens once they are measured."""
+
+    highest: Row[float]
+    entropy: Row[float]
+    resting: Row[float]
+    brings: Row[float]
+    roles: Row[str | None] | None
+    habits: dict[str, Row[float]]
+
+
+class HeadsSeen(Shape):
+    """All heads of a prompt."""
+
+    layers: int
+    heads: int
+    side: int
+    """Pixels of a thumbnail."""
+    statistics: HeadStatistics
+    sinks: Row[int]
+    marked: Row[MarkedCell]
+
+
+class Begun(Shape):
+    """A job that was begun; what becomes of it is told in the stream of events."""
+
+    job: str
+    ahead: int
+    """How many come before it."""
