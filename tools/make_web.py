@@ -73,5 +73,8 @@ if __name__ == "__main__":
         sys.exit(missing())
     install()
     if "--packages" not in sys.argv[1:]:
+        import make_wire
+
+        make_wire.FILE.write_text(make_wire.text(), encoding="utf-8")
         check()
         build()

@@ -1,4 +1,5 @@
-// Builds src/headwise/show/assets/headwise.js and headwise.css, the one bundle that every page of headwise is made of.
+// Builds src/headwise/show/assets/headwise.js and headwise.css, the one bundle that every page of headwise is made of,
+// and app.js, through which the app's page asks its server.
 //
 //     make web            or, where Node is at hand:  cd web && npm ci --ignore-scripts && npm run build
 //     npm run build DIR   the same into another folder
@@ -36,14 +37,12 @@ const licences = (inputs) => {
   });
 };
 
-const made = await build({
+const common = {
   absWorkingDir: here,
-  entryPoints: { headwise: 'src/index.tsx' },
   outdir: target,
   bundle: true,
   minify: true,
   format: 'iife',
-  globalName: 'headwise',
   target: ['chrome123', 'firefox120', 'safari17.5'],
   charset: 'utf8',
   jsx: 'automatic',
@@ -52,13 +51,18 @@ const made = await build({
   metafile: true,
   write: false,
   logLevel: 'warning',
-});
+};
+// The bundle can ask nobody; the app's own script, which only the app's page has, asks the app.
+const made = [
+  await build({ ...common, entryPoints: { headwise: 'src/index.tsx' }, globalName: 'headwise' }),
+  await build({ ...common, entryPoints: { app: 'src/server.ts' } }),
+];
 
 const header = `headwise, from sources ${digest()}`;
-const inputs = Object.assign({}, ...Object.values(made.metafile.outputs).map((one) => one.inputs));
+const inputs = Object.assign({}, ...made.flatMap((one) => Object.values(one.metafile.outputs)).map((one) => one.inputs));
 const banner = { '.js': `/*! ${[header, ...licences(inputs)].join('\n\n')}\n*/\n`, '.css': `/*! ${header} */\n` };
 mkdirSync(target, { recursive: true });
-for (const file of made.outputFiles) {
+for (const file of made.flatMap((one) => one.outputFiles)) {
   // A page holds the script and the style between tags: nothing in them may look like their end.
   const text = (banner[path.extname(file.path)] + file.text).replaceAll('</script', '<\\/script').replaceAll('</style', '<\\/style');
   writeFileSync(file.path, text);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from dataclasses import replace
@@ -22,6 +23,7 @@ from headwise.why.attention import strongest_heads
 from headwise.why.explain import explain
 from headwise.why.question import PromptReading
 
+JOB = "f" * 16
 PROMPT = answer_lines(3)[0]["prompt"]
 OTHER = answer_lines(3)[1]["prompt"]
 
@@ -37,9 +39,10 @@ def prompt(app: Served) -> dict[str, Any]:
 
 def explained(app: Served, tab: str = TAB, **asked: Any) -> dict[str, Any]:
     after = app.session.events.tab(tab).last
-    got = app.ask("POST", "/api/explain", body={"tab": tab, **asked})
+    job = secrets.token_hex(8)
+    got = app.ask("POST", "/api/explain", body={"tab": tab, "job": job, **asked})
     assert got.status == 202, got.content
-    job = got.data["job"]
+    assert got.data["job"] == job
     told = [(kind, data) for _, kind, data in app.events(tab, after) if data["job"] == job]
     return {"job": job, "told": told}
 
@@ -179,15 +182,22 @@ def test_a_question_that_cannot_be_asked_fails_with_the_cores_line(
     made = explained(app, prompt=prompt["id"], head="L99H0")
     assert made["told"][-1][0] == "failed"
     assert "L99H0 does not exist" in made["told"][-1][1]["error"]
-    assert app.ask("POST", "/api/explain", body={"tab": TAB, "prompt": "0" * 32}).status == 410
-    none = app.ask("POST", "/api/explain", body={"tab": TAB, "prompt": prompt["id"], "features": [0]})
+    assert app.ask("POST", "/api/explain", body={"tab": TAB, "job": JOB, "prompt": "0" * 32}).status == 410
+    none = app.ask(
+        "POST", "/api/explain", body={"tab": TAB, "job": JOB, "prompt": prompt["id"], "features": [0]}
+    )
     assert none.status == 422 and "no run folder 0" in none.data["error"]
 
 
 def test_a_broken_stream_is_taken_up(app: Served, prompt: dict[str, Any]) -> None:
     tab = "feedfeedfeedfeed"
     assert (
-        app.ask("POST", "/api/explain", body={"tab": tab, "prompt": prompt["id"], "draws": 20}).status == 202
+        app.ask(
+            "POST",
+            "/api/explain",
+            body={"tab": tab, "job": secrets.token_hex(8), "prompt": prompt["id"], "draws": 20},
+        ).status
+        == 202
     )
     whole = app.events(tab)
     assert [number for number, _, _ in whole] == list(range(1, len(whole) + 1))
@@ -254,7 +264,11 @@ def test_a_job_that_is_stopped_frees_the_lane(app: Served, monkeypatch: pytest.M
 
     prompt, tab = app.read(OTHER), "abadabadabadabad"
     monkeypatch.setattr(session, "explain_steps", slow)
-    job = app.ask("POST", "/api/explain", body={"tab": tab, "prompt": prompt["id"], "draws": 20}).data["job"]
+    job = app.ask(
+        "POST",
+        "/api/explain",
+        body={"tab": tab, "job": secrets.token_hex(8), "prompt": prompt["id"], "draws": 20},
+    ).data["job"]
     assert reached.wait(20)
     monkeypatch.undo()
     assert app.ask("DELETE", f"/api/jobs/{job}").status == 204

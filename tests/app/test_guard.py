@@ -28,7 +28,7 @@ READS = [
 BODIES: dict[str, dict[str, Any]] = {
     "/api/tokens": {"text": "a"},
     "/api/prompts": {"tab": TAB, "text": "a b"},
-    "/api/explain": {"tab": TAB, "prompt": ID},
+    "/api/explain": {"tab": TAB, "job": TAB, "prompt": ID},
 }
 CHANGES = [*(("POST", path) for path in BODIES), ("DELETE", "/api/jobs/1")]
 API = [*(("GET", path) for path in READS), *CHANGES]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -13,7 +14,8 @@ from zipfile import ZipFile
 import pytest
 
 import make_web as web
-from headwise.show.kit.page import BUNDLE, STYLE, part
+import make_wire
+from headwise.show.kit.page import APP, BUNDLE, STYLE, part
 
 SOURCES = sorted(
     [
@@ -36,7 +38,7 @@ def digest() -> str:
 
 def test_the_bundle_is_made_from_these_sources() -> None:
     """Without Node: the header of the bundle names its sources."""
-    for name in (BUNDLE, STYLE):
+    for name in (BUNDLE, STYLE, APP):
         said = re.match(r"/\*! headwise, from sources ([0-9a-f]{64})", part(name))
         assert said is not None
         assert said[1] == digest(), "run make web, and commit what it builds"
@@ -46,7 +48,7 @@ def test_the_bundle_is_made_from_these_sources() -> None:
 @pytest.mark.slow
 def test_the_sources_give_the_bundle_byte_for_byte(tmp_path: Path) -> None:
     web.build(tmp_path)
-    for name in (BUNDLE, STYLE):
+    for name in (BUNDLE, STYLE, APP):
         assert (tmp_path / Path(name).name).read_bytes() == part(name).encode()
 
 
@@ -65,6 +67,18 @@ def test_the_bundle_can_neither_evaluate_nor_end_its_element() -> None:
         assert "</script" not in made.lower() and "</style" not in made.lower()
         assert "http" not in made.replace("http://www.w3.org/", "")
     assert len(part(BUNDLE)) + len(part(STYLE)) < 150_000
+    assert sum(len(gzip.compress(part(name).encode())) for name in (BUNDLE, STYLE, APP)) < 60_000
+
+
+def test_only_the_apps_own_script_asks_a_server_and_only_its_own() -> None:
+    made = part(APP)
+    assert re.search(r"\bfetch\(", made) and "EventSource" in made
+    assert not re.search(r"\beval\(|new Function\(|importScripts|XMLHttpRequest|WebSocket|sendBeacon", made)
+    assert "http" not in made and "//" not in made.partition("*/")[2]
+
+
+def test_the_page_and_the_server_speak_of_the_same_things() -> None:
+    assert make_wire.FILE.read_text(encoding="utf-8") == make_wire.text(), "run python tools/make_wire.py"
 
 
 def test_data_reaches_the_page_as_text_alone() -> None:
@@ -94,6 +108,6 @@ def test_the_wheel_holds_the_bundle(tmp_path: Path) -> None:
     subprocess.run(command, cwd=web.WEB.parent, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with ZipFile(wheel) as opened:
-        for name in (BUNDLE, STYLE, "kit/mounted.html"):
+        for name in (BUNDLE, STYLE, APP, "kit/mounted.html", "kit/app.html", "kit/icon.svg"):
             assert opened.read(f"headwise/show/{name}").decode() == part(name)
         assert not [name for name in opened.namelist() if name.endswith((".ts", ".tsx", ".mjs"))]

@@ -6,7 +6,60 @@ export interface Cell {
   key: number;
 }
 
+/** What a part of a table is to the bench: a writer on one side of the explained cell. */
+export interface Tickable {
+  side: 'query' | 'key';
+  writer: string;
+  reads: number | null;
+}
+
 export interface Host {
   /** Explain another cell. */
   explain?(cell: Cell): void;
+  /** Choose parts that are to be taken away. */
+  bench?: {
+    ticked(one: Tickable): boolean;
+    toggle(one: Tickable): void;
+  };
+  /** What the app asks. */
+  server?: Server;
+}
+
+export interface Told {
+  kind: string;
+  data: unknown;
+}
+
+/** Everything that leaves the page goes through this: the bundle itself asks nobody. */
+export interface Server {
+  /** Names this tab, so that its events find it. */
+  readonly tab: string;
+  get<T>(path: string): Promise<T>;
+  post<T>(path: string, body: unknown): Promise<T>;
+  cancel(job: string): void;
+  /** Bytes, with the shape that they have. */
+  bytes(path: string): Promise<{ shape: readonly number[]; data: Uint8Array }>;
+  /** Events of jobs; ``state`` hears whether the server is there. */
+  listen(hear: (told: Told) => void, state: (there: boolean) => void): () => void;
+  address: {
+    read(): string;
+    go(url: string, how: 'push' | 'replace'): void;
+    listen(hear: () => void): () => void;
+    whole(url: string): string;
+  };
+  copy(text: string): Promise<void>;
+  /** Keep a file that the server makes. */
+  save(path: string, name: string): Promise<void>;
+}
+
+/** What the server refused, in its own words. */
+export class Refused extends Error {
+  constructor(
+    message: string,
+    readonly hint: string | null,
+    readonly where: string | null,
+    readonly status: number,
+  ) {
+    super(message);
+  }
 }

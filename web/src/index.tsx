@@ -1,5 +1,6 @@
 // The one way in: a document is drawn into an element. A saved page, an app and a notebook call the same function.
 import { render } from 'preact';
+import { AppPage } from './app/app';
 import type { CircuitDocument } from './circuit/document';
 import { CircuitPage } from './circuit/page';
 import type { ExplanationDocument } from './explanation/document';
@@ -7,7 +8,13 @@ import { ExplanationPage } from './explanation/page';
 import type { Host } from './host';
 import './style/index.css';
 
-export type Document = CircuitDocument | ExplanationDocument;
+export { Refused } from './host';
+
+/** The app has no document: it asks its host. */
+export interface AppDocument {
+  kind: 'headwise-app';
+}
+export type Document = AppDocument | CircuitDocument | ExplanationDocument;
 
 export interface Mounted {
   /** Draw another document in the same place. */
@@ -15,15 +22,21 @@ export interface Mounted {
   unmount(): void;
 }
 
+const isApp = (data: Document): data is AppDocument => 'kind' in data && data.kind === 'headwise-app';
 const isCircuit = (data: Document): data is CircuitDocument => 'kind' in data && data.kind === 'headwise-circuit';
 
 let turn = 0;
+
+const Drawn = ({ data, host }: { data: Document; host: Host }) => {
+  if (isApp(data)) return host.server ? <AppPage server={host.server} /> : null;
+  return isCircuit(data) ? <CircuitPage data={data} host={host} /> : <ExplanationPage data={data} host={host} />;
+};
 
 export const mount = (element: Element, data: Document, host: Host = {}): Mounted => {
   const draw = (next: Document) => {
     turn += 1;
     // A new key: what was chosen or pinned in one document means nothing in the next.
-    render(isCircuit(next) ? <CircuitPage key={turn} data={next} host={host} /> : <ExplanationPage key={turn} data={next} host={host} />, element);
+    render(<Drawn key={turn} data={next} host={host} />, element);
   };
   draw(data);
   return { update: draw, unmount: () => render(null, element) };

@@ -21,7 +21,7 @@ from headwise.app.guard import refusal
 from headwise.app.session import Gone, Session
 from headwise.errors import HeadwiseError
 from headwise.model.forward import Stopped
-from headwise.show.kit.page import BUNDLE, STYLE, part
+from headwise.show.kit.page import APP, BUNDLE, STYLE, part
 from headwise.show.why.page import packed
 from headwise.validation import check
 
@@ -31,7 +31,7 @@ SCREENS = ("/", "/heads", "/cell", "/runs")
 ASSETS = {
     "headwise.js": (BUNDLE, "text/javascript; charset=utf-8"),
     "headwise.css": (STYLE, "text/css; charset=utf-8"),
-    "app.js": ("assets/app.js", "text/javascript; charset=utf-8"),
+    "app.js": (APP, "text/javascript; charset=utf-8"),
     "icon.svg": ("kit/icon.svg", "image/svg+xml"),
 }
 FIELDS = re.compile(r"\b(text|head|query|key|answer|wrong|tau|draws|seed|features|prompt|edits)\b")

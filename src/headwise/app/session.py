@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -227,7 +226,9 @@ class Session:
 
     def explain(self, asked: wire.CellRequest) -> wire.Begun:
         """Begin an explanation; its parts are told as they become known."""
-        kept, job = self.kept(asked.prompt), secrets.token_hex(8)
+        kept, job = self.kept(asked.prompt), asked.job
+        if job in self._jobs or job in self.explanations:
+            raise HeadwiseError(f"there is a job {job!r} already: give another name")
         banks = [self.run(index).path for index in asked.features]
 
         def work(turn: Turn) -> Explanation:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from headwise.basis_names import BasisKind
 from headwise.validation import Index, Row, Shape
 
-PromptText = Annotated[str, StringConstraints(max_length=400_000)]
+WholeText = Annotated[str, StringConstraints(max_length=400_000)]
 PromptId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{32}\z")]
 TabId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{16}\z")]
+JobId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{16}\z")]
 HeadName = Annotated[str, StringConstraints(pattern=r"\AL[0-9]{1,4}H[0-9]{1,4}\z")]
 TokenText = Annotated[str, StringConstraints(min_length=1, max_length=400)]
-Draws = Annotated[int, Field(ge=1, le=9999)]
-Seed = Annotated[int, Field(ge=0, lt=2**53)]
-Basis = Literal["singular", "balanced", "rotated"]
+DrawCount = Annotated[int, Field(ge=1, le=9999)]
+SeedNumber = Annotated[int, Field(ge=0, lt=2**53)]
 
 # --- what the page asks ----------------------------------------------------------------------------------------------
 
@@ -23,7 +24,7 @@ Basis = Literal["singular", "balanced", "rotated"]
 class TypedText(Shape):
     """A prompt while it is typed: only its tokens are wanted."""
 
-    text: PromptText
+    text: WholeText
     chat: bool = False
 
 
@@ -31,16 +32,18 @@ class PromptRequest(Shape):
     """A prompt to be read: its text or its token ids."""
 
     tab: TabId
-    text: PromptText | None = None
+    text: WholeText | None = None
     token_ids: Row[Index] | None = None
     chat: bool = False
-    basis: Basis = "singular"
+    basis: BasisKind = "singular"
 
 
 class CellRequest(Shape):
     """A cell to be explained; what is left out is found."""
 
     tab: TabId
+    job: JobId
+    """The page names its jobs: what is told of one may arrive before the answer to the request."""
     prompt: PromptId
     head: HeadName | None = None
     query: Index | None = None
@@ -50,8 +53,8 @@ class CellRequest(Shape):
     features: Row[Index] = ()
     """Run folders, by their place in the list of those that were named on the command line."""
     tau: Annotated[float, Field(gt=0, le=1)] | None = None
-    draws: Draws = 999
-    seed: Seed = 0
+    draws: DrawCount = 999
+    seed: SeedNumber = 0
 
 
 # --- what the server says --------------------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ class PromptRead(Shape):
     ids: Row[int]
     answer: Row[TokenChance]
     context_left: int | None
-    basis: Basis
+    basis: BasisKind
 
 
 class MarkedCell(Shape):

@@ -122,7 +122,8 @@ export interface Features {
 /** The visible half of the head's pattern, row by row: attention in two bytes, or its root in one. */
 export interface Pattern {
   bytes: 1 | 2;
-  cells: string;
+  /** In base 64 on a saved page. */
+  cells: string | Uint8Array;
 }
 
 export interface ExplanationDocument {
@@ -167,3 +168,7 @@ export interface ExplanationDocument {
   /** Tokens as the sentence quotes them, longest first. */
   quoted?: readonly string[];
 }
+
+/** An explanation of which some parts are not known yet: the question always is. */
+export type GrowingDocument = Partial<ExplanationDocument> & Pick<ExplanationDocument, 'tokens' | 'head' | 'query' | 'key' | 'answer' | 'model' | 'chosen_because' | 'runners_up' | 'notices' | 'basis'>;
+export const isWhole = (data: GrowingDocument): data is ExplanationDocument => data.sentence !== undefined;

@@ -1,6 +1,6 @@
 // The page of an explanation, in the order in which a person asks.
 import { useMemo, useState } from 'preact/hooks';
-import type { Host } from '../host';
+import type { Cell, Host } from '../host';
 import { Numbers } from '../kit/numbers';
 import { Page } from '../kit/page';
 import { Tok, Tokens } from '../kit/tokens';
@@ -9,7 +9,8 @@ import { isolated, plural, readable, visible } from '../text';
 import { Around } from './around';
 import { attentionOf } from './attention';
 import { Consequence } from './consequence';
-import type { ExplanationDocument } from './document';
+import type { ExplanationDocument, GrowingDocument } from './document';
+import { isWhole } from './document';
 import { Features } from './features';
 import { HowTo } from './howto';
 import { Pattern } from './pattern';
@@ -28,43 +29,62 @@ export const ExplanationPage = ({ data, host }: { data: ExplanationDocument; hos
   </Page>
 );
 
-/** All parts of an explanation: also for an app that has its own frame. */
-export const ExplanationView = ({ data, host }: { data: ExplanationDocument; host: Host }) => {
+/** All parts of an explanation that are known: also for an app, which has its own frame and learns one after another. */
+export const ExplanationView = ({ data, host }: { data: GrowingDocument; host: Host }) => {
   const attention = useMemo(() => attentionOf(data), [data]);
   const [row, setRow] = useState(data.query);
   // What does not depend on the row shown is not drawn again with it.
-  const [head, account] = useMemo(
-    () => [
-      <Head data={data} />,
-      <>
-        {data.log_odds.keys > 1 ? <Place data={data} /> : null}
-        <WhatAndWho data={data} host={host} />
-        <Consequence data={data} />
-        <Proof data={data} />
-        <Around data={data} />
-        <Features data={data} />
-        <Rivals data={data} />
-      </>,
-    ],
-    [data, host],
-  );
+  const [head, account] = useMemo(() => [<Head data={data} host={host} />, <Account data={data} host={host} />], [data, host]);
   return (
     <Tokens.Provider value={data.tokens}>
       {head}
       <Prompt data={data} attention={attention} row={row} onRow={setRow} host={host} />
       {account}
-      {attention ? <Pattern data={data} attention={attention} row={row} onRow={setRow} /> : null}
-      <HowTo />
+      {attention ? <Pattern data={data} attention={attention} row={row} onRow={setRow} host={host} /> : null}
+      {isWhole(data) ? <HowTo /> : null}
     </Tokens.Provider>
   );
 };
 
-const Head = ({ data }: { data: ExplanationDocument }) => {
-  const { answer } = data;
+/** The parts of the account, as far as they are known, with an empty place for the next one. */
+const Account = ({ data, host }: { data: GrowingDocument; host: Host }) => {
+  // Each part looks only at what its condition names.
+  const known = data as ExplanationDocument;
+  const { log_odds, place, cause, consequence, proof, verdict } = data;
+  return (
+    <>
+      {place && log_odds ? log_odds.keys > 1 ? <Place data={known} /> : null : <Pending title="Place or content?" />}
+      {cause ? <WhatAndWho data={known} host={host} /> : <Pending title="What and who" />}
+      {consequence && proof ? <Consequence data={known} /> : <Pending title="Consequence" />}
+      {proof && verdict ? <Proof data={known} /> : <Pending title="Proof" />}
+      {isWhole(data) ? (
+        <>
+          <Around data={data} />
+          <Features data={data} />
+          <Rivals data={data} />
+        </>
+      ) : null}
+    </>
+  );
+};
+
+const Pending = ({ title }: { title: string }) => (
+  <section class="pending" aria-busy="true">
+    <h2>{title}</h2>
+    <div class="blank" />
+  </section>
+);
+
+const Head = ({ data, host }: { data: GrowingDocument; host: Host }) => {
+  const { answer, log_odds, relative } = data;
   const facts: [string, string][] = [
     ['attention', number(data.attention)],
+<<<<<<< HEAD
     [`log-odds above an even row of ${data.log_odds.keys}`, signed(data.log_odds.total)],
     ...(data.role === null ? [] : [['role on random tokens', data.role] as [string, string]]),
+=======
+    [log_odds ? `log-odds above an even row of ${log_odds.keys}` : 'log-odds above an even row', signed(log_odds?.total)],
+>>>>>>> 53498a6 (Draw the app's screens: prompt, every head, and a cell that fills in as it becomes known)
     ['answer', isolated(visible(answer.text))],
     ['its probability', number(answer.probability)],
     [`lead over ${isolated(visible(answer.wrong))}`, signed(answer.lead)],
@@ -72,7 +92,8 @@ const Head = ({ data }: { data: ExplanationDocument }) => {
   return (
     <header>
       <p class="kicker">
-        headwise · {isolated(readable(data.model))} · {plural(data.tokens.length, 'token')} · {data.seconds.toFixed(1)} s
+        headwise · {isolated(readable(data.model))} · {plural(data.tokens.length, 'token')}
+        {data.seconds === undefined ? '' : ` · ${data.seconds.toFixed(1)} s`}
       </p>
       <h1>
         Why does {data.head} at <Tok at={data.query} /> read <Tok at={data.key} />?
@@ -82,16 +103,27 @@ const Head = ({ data }: { data: ExplanationDocument }) => {
           <Prose text={line} quoted={data.quoted} />
         </p>
       ))}
-      <p class="lead sentence">
-        <Prose text={data.sentence} quoted={data.quoted} />
-      </p>
-      <p class="chips">
-        {words(data).map((one) => (
-          <span class={`chip ${one.state}`} title={one.says}>
-            {one.state === 'unknown' ? `${one.word}: not measured` : one.word}
-          </span>
-        ))}
-      </p>
+      {isWhole(data) ? (
+        <>
+          <p class="lead sentence">
+            <Prose text={data.sentence} quoted={data.quoted} />
+          </p>
+          <p class="chips">
+            {words(data).map((one) => (
+              <span class={`chip ${one.state}`} title={one.says}>
+                {one.state === 'unknown' ? `${one.word}: not measured` : one.word}
+              </span>
+            ))}
+          </p>
+        </>
+      ) : (
+        <>
+          <p class="lead sentence soft">…</p>
+          <p class="chips">
+            <span class="chip unknown">not yet proved</span>
+          </p>
+        </>
+      )}
       <dl class="facts">
         {facts.map(([name, value]) => (
           <div>
@@ -105,11 +137,22 @@ const Head = ({ data }: { data: ExplanationDocument }) => {
         <p class="soft">
           Because <Prose text={data.chosen_because} quoted={data.quoted} />.
         </p>
-        {data.runners_up.length ? <Numbers title="Next in the ranking" columns={['head', 'query', 'key', 'score']} rows={data.runners_up.map((one) => [one.head, <Tok at={one.query} />, <Tok at={one.key} />, one.score])} /> : null}
+        {data.runners_up.length ? <Numbers title="Next in the ranking" columns={['head', 'query', 'key', 'score']} rows={data.runners_up.map((one) => [<Explained cell={one} host={host} />, <Tok at={one.query} />, <Tok at={one.key} />, one.score])} /> : null}
+        {relative ? (
         <p class="soft">
-          Logit {number(data.logit, 2)}, {signed(data.relative.logit)} above the mean of the other tokens; {plural(data.relative.channels_needed, 'channel')} rebuild 90 % of that. Basis: {readable(data.basis.kind)}, in the {data.basis.frame === 'query' ? 'frame of the query' : 'absolute frame'}.
+          Logit {number(data.logit, 2)}, {signed(relative.logit)} above the mean of the other tokens; {plural(relative.channels_needed, 'channel')} rebuild 90 % of that. Basis: {readable(data.basis.kind)}, in the {data.basis.frame === 'query' ? 'frame of the query' : 'absolute frame'}.
         </p>
+        ) : null}
       </details>
     </header>
   );
 };
+
+const Explained = ({ cell, host }: { cell: Cell; host: Host }) =>
+  host.explain ? (
+    <button type="button" class="small explain" onClick={() => host.explain?.({ head: cell.head, query: cell.query, key: cell.key })}>
+      {cell.head}
+    </button>
+  ) : (
+    <>{cell.head}</>
+  );

@@ -1,36 +1,21 @@
 // Every row of the head at once, on a canvas: one pixel a cell, in very long prompts one pixel a block.
 import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Host } from '../host';
+import type { Colours } from '../kit/canvas';
+import { coloursOf, rgb, useRepaint } from '../kit/canvas';
 import { Numbers } from '../kit/numbers';
 import { useTip } from '../kit/tip';
 import { Tok, Tokens, useTokenText } from '../kit/tokens';
 import { number } from '../numbers';
 import { short, visible } from '../text';
 import type { Attention } from './attention';
-import type { ExplanationDocument } from './document';
+import type { GrowingDocument } from './document';
 
 const NAMED = 32;
 const PIXELS = 1024;
 const LISTED = 120;
 const TOP = 9;  // half a line of text above the first row
 const FONT = '12px ui-monospace, Menlo, Consolas, monospace';
-const COLOURS = ['bg', 'heat', 'band', 'ink', 'soft', 'line', 'query', 'key'] as const;
-type Colours = Record<(typeof COLOURS)[number], string>;
-
-/** The theme's colours as the browser resolves them: a canvas cannot read variables. */
-const coloursOf = (element: Element): Colours => {
-  const probe = document.createElement('i');
-  element.append(probe);
-  const made = Object.fromEntries(
-    COLOURS.map((name) => {
-      probe.style.color = `var(--${name})`;
-      return [name, getComputedStyle(probe).color];
-    }),
-  ) as Colours;
-  probe.remove();
-  return made;
-};
-const rgb = (colour: string): number[] => (colour.match(/[\d.]+/g) ?? []).slice(0, 3).map(Number);
-
 const imageOf = (attention: Attention, T: number, colours: Colours): HTMLCanvasElement => {
   const block = Math.ceil(T / PIXELS);
   const n = Math.ceil(T / block);
@@ -59,38 +44,22 @@ interface Frame {
 }
 
 interface PatternProps {
-  data: ExplanationDocument;
+  data: GrowingDocument;
   attention: Attention;
   row: number;
   onRow: (row: number) => void;
+  host: Host;
 }
 
-export const Pattern = ({ data, attention, row, onRow }: PatternProps) => {
+export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => {
   const tokens = useContext(Tokens);
   const T = tokens.length;
   const canvas = useRef<HTMLCanvasElement>(null);
   const frame = useRef<Frame>({ pad: 0, side: 640 });
   const [cursor, setCursor] = useState<Spot | null>(null);
-  const [turn, setTurn] = useState(0);  // theme, paper and width change what is to be painted
+  const turn = useRepaint(canvas);
   const tip = useTip();
   const tokenText = useTokenText();
-
-  useEffect(() => {
-    const element = canvas.current;
-    const again = () => setTurn((n) => n + 1);
-    const page = element?.closest('.headwise');
-    const themes = new MutationObserver(again);
-    if (page) themes.observe(page, { attributes: true, attributeFilter: ['data-theme'] });
-    const sizes = new ResizeObserver(again);
-    if (element) sizes.observe(element);
-    const queries = [matchMedia('(prefers-color-scheme: dark)'), matchMedia('print')];
-    for (const query of queries) query.addEventListener('change', again);
-    return () => {
-      themes.disconnect();
-      sizes.disconnect();
-      for (const query of queries) query.removeEventListener('change', again);
-    };
-  }, []);
 
   const image = useRef<{ key: string; made: HTMLCanvasElement } | null>(null);
   useEffect(() => {
@@ -116,10 +85,15 @@ export const Pattern = ({ data, attention, row, onRow }: PatternProps) => {
     if (spot) tip.at(event, `${tokenText(spot[0])} ← ${tokenText(spot[1])}\n${spot[1] > spot[0] ? 'a later token: not visible' : `attention ${number(attention(...spot), 4)}`}`);
     else tip.quiet();
   };
+  /** A cell that is clicked is explained where somebody can explain it; else its row is shown. */
+  const choose = ([query, key]: Spot) => {
+    if (host.explain && key <= query) host.explain({ head: data.head, query, key });
+    else onRow(query);
+  };
   const walk = (event: KeyboardEvent) => {
     const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     const [q, k] = cursor ?? [data.query, data.key];
-    if (event.key === 'Enter') onRow(q);
+    if (event.key === 'Enter') choose([q, k]);
     if (!by) return;
     event.preventDefault();
     const within = (v: number) => Math.max(0, Math.min(T - 1, v));
@@ -142,13 +116,15 @@ export const Pattern = ({ data, attention, row, onRow }: PatternProps) => {
   return (
     <section class="pattern">
       <h2>The whole head</h2>
-      <p class="soft">Every row of {data.head} in this prompt. Point at a cell, or use the arrow keys; click, or press Enter, to show its row above.</p>
+      <p class="soft">
+        Every row of {data.head} in this prompt. Point at a cell, or use the arrow keys; click, or press Enter, to {host.explain ? 'ask why it is there' : 'show its row above'}.
+      </p>
       <figure class="map">
         <canvas
           ref={canvas}
           tabIndex={0}
           role="application"
-          aria-label={`Attention of ${data.head}: queries downwards, keys to the right; arrow keys move, Enter shows the row`}
+          aria-label={`Attention of ${data.head}: queries downwards, keys to the right; arrow keys move, Enter ${host.explain ? 'explains the cell' : 'shows the row'}`}
           onPointerMove={point}
           onPointerLeave={() => {
             tip.quiet();
@@ -156,7 +132,7 @@ export const Pattern = ({ data, attention, row, onRow }: PatternProps) => {
           }}
           onClick={(event) => {
             const spot = over(event);
-            if (spot) onRow(spot[0]);
+            if (spot) choose(spot);
           }}
           onKeyDown={walk}
           onBlur={() => setCursor(null)}
@@ -188,7 +164,7 @@ export const Pattern = ({ data, attention, row, onRow }: PatternProps) => {
   );
 };
 
-const paint = (element: HTMLCanvasElement, c: CanvasRenderingContext2D, image: HTMLCanvasElement, colours: Colours, data: ExplanationDocument, row: number, cursor: Spot | null): Frame => {
+const paint = (element: HTMLCanvasElement, c: CanvasRenderingContext2D, image: HTMLCanvasElement, colours: Colours, data: GrowingDocument, row: number, cursor: Spot | null): Frame => {
   const { tokens } = data;
   const T = tokens.length;
   const named = T <= NAMED;

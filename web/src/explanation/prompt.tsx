@@ -7,10 +7,10 @@ import { Shown, Tok } from '../kit/tokens';
 import { number } from '../numbers';
 import { pieces, visible } from '../text';
 import type { Attention } from './attention';
-import type { ExplanationDocument } from './document';
+import type { GrowingDocument } from './document';
 
 interface PromptProps {
-  data: ExplanationDocument;
+  data: GrowingDocument;
   attention: Attention | null;
   row: number;
   onRow: (row: number) => void;
@@ -20,7 +20,7 @@ interface PromptProps {
 export const Prompt = ({ data, attention, row, onRow, host }: PromptProps) => {
   const box = useRef<HTMLDivElement>(null);
   const tip = useTip();
-  const at = (key: number) => (attention ? attention(row, key) : row === data.query && key === data.key ? data.attention : 0);
+  const at = (key: number) => (attention ? attention(row, key) : row === data.query && key === data.key ? (data.attention ?? 0) : 0);
   const walk = (event: KeyboardEvent) => {
     const buttons = [...(box.current?.querySelectorAll('button') ?? [])];
     const here = buttons.indexOf(document.activeElement as HTMLButtonElement);
@@ -69,13 +69,13 @@ export const Prompt = ({ data, attention, row, onRow, host }: PromptProps) => {
               <>
                 {i ? ', ' : ''}
                 <Tok at={key} /> {number(a)}
+                {host.explain && (row !== data.query || key !== data.key) ? (
+                  <button type="button" class="small explain" aria-label={`Why does it read position ${key}?`} onClick={() => host.explain?.({ head: data.head, query: row, key })}>
+                    why?
+                  </button>
+                ) : null}
               </>
             ))}
-            {host.explain && reads[0] && (row !== data.query || reads[0].key !== data.key) ? (
-              <button type="button" class="small explain" onClick={() => host.explain?.({ head: data.head, query: row, key: reads[0]?.key ?? 0 })}>
-                explain the first of these
-              </button>
-            ) : null}
           </p>
         ) : null}
         <div class="legend">

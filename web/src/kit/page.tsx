@@ -5,11 +5,22 @@ import { Tip, Voice, Voices } from './tip';
 
 type Theme = 'light' | 'dark';
 
-export const Page = ({ kind, children }: { kind: string; children: ComponentChildren }) => {
+export const Page = ({ kind, themeKey, children }: { kind: string; themeKey?: string; children: ComponentChildren }) => {
   const [theme, setTheme] = useState<Theme | null>(null);
   const root = useRef<HTMLDivElement>(null);
   const voice = useMemo(() => new Voice(), []);
   const turn = () => setTheme((theme ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')) === 'dark' ? 'light' : 'dark');
+  const last = useRef(turn);
+  last.current = turn;
+  useEffect(() => {
+    if (!themeKey) return;
+    const press = (event: KeyboardEvent) => {
+      const typed = event.target instanceof HTMLElement && event.target.matches('input, textarea, select');
+      if (event.key === themeKey && !typed && !event.ctrlKey && !event.metaKey && !event.altKey) last.current();
+    };
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, [themeKey]);
   useEffect(() => {
     const opened = new Set<HTMLDetailsElement>();
     const before = () =>

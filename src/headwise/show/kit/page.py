@@ -17,6 +17,8 @@ from headwise.show.kit.escape import script_json, text
 
 BUNDLE, STYLE = "assets/headwise.js", "assets/headwise.css"
 """What ``web/`` builds: the parts that pages are made of."""
+APP = "assets/app.js"
+"""What the app's page has besides: the script that asks the app's server. No saved page has it."""
 
 
 def mounted(title: str, data: Any, plain: str) -> str:

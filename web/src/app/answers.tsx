@@ -1,0 +1,32 @@
+// The model's next tokens: one is the answer, another may be the one it is compared with.
+import { Shown } from '../kit/tokens';
+import { number } from '../numbers';
+import { visible } from '../text';
+import type { Go } from './app';
+import type { Place } from './place';
+import type { PromptRead } from './wire';
+
+export const Answers = ({ prompt, place, go }: { prompt: PromptRead; place: Place; go: Go }) => {
+  const first = prompt.answer[0]?.token ?? null;
+  const answer = place.answer ?? first;
+  const click = (token: string) => {
+    if (token === place.wrong) go({ wrong: null });
+    else if (token === place.answer) go({ answer: null, wrong: null });
+    else if (place.answer === null) go({ answer: token });
+    else go({ wrong: token });
+  };
+  return (
+    <div class="answers" role="group" aria-label="What comes next: choose the answer, then the token it is compared with">
+      <span class="soft">next token</span>
+      {prompt.answer.map(({ token, p }) => {
+        const is = token === answer ? 'answer' : token === place.wrong ? 'compared' : '';
+        return (
+          <button type="button" class={`answer-chip ${is}`} aria-pressed={is !== ''} aria-label={`${visible(token)}, probability ${number(p)}${is ? `, ${is === 'answer' ? 'the answer' : 'compared with'}` : ''}`} onClick={() => click(token)}>
+            <Shown text={token} most={18} /> <span class="n">{number(p)}</span>
+            {is ? <span class="is">{is === 'answer' ? 'answer' : 'compared'}</span> : null}
+          </button>
+        );
+      })}
+    </div>
+  );
+};

@@ -1,0 +1,113 @@
+// The app: a prompt, all heads, one cell. The address says where one is; Back is undo.
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Server } from '../host';
+import { Refused } from '../host';
+import { Page } from '../kit/page';
+import { Bar } from './bar';
+import { CellScreen } from './cell';
+import { HeadsScreen } from './heads';
+import { KeyList, useKeys } from './keys';
+import type { Place } from './place';
+import { placeOf, urlOf } from './place';
+import { PromptScreen } from './prompt';
+import type { AppState, PromptRead } from './wire';
+
+export type Go = (change: Partial<Place>, how?: 'push' | 'replace') => void;
+
+/** What went wrong, and the field it belongs to. */
+export interface Trouble {
+  error: string;
+  hint: string | null;
+  where: string | null;
+}
+export const troubleOf = (error: unknown): Trouble | null => {
+  if (!(error instanceof Refused)) return { error: String(error), hint: null, where: null };
+  return error.status === 409 ? null : { error: error.message, hint: error.hint, where: error.where };
+};
+
+export const AppPage = ({ server }: { server: Server }) => {
+  const [place, setPlace] = useState<Place>(() => placeOf(server.address.read()));
+  const [state, setState] = useState<AppState | null>(null);
+  const [prompt, setPrompt] = useState<PromptRead | null>(null);
+  const [trouble, setTrouble] = useState<Trouble | null>(null);
+  const [there, setThere] = useState(true);
+  const [listed, setListed] = useState(false);
+  const now = useRef(place);
+  now.current = place;
+
+  const go = useCallback<Go>(
+    (change, how = 'push') => {
+      const next = { ...now.current, ...change };
+      if (urlOf(next) === urlOf(now.current)) return;
+      now.current = next;
+      server.address.go(urlOf(next), how);
+      setPlace(next);
+    },
+    [server],
+  );
+  useEffect(() => server.address.listen(() => setPlace(placeOf(server.address.read()))), [server]);
+  useEffect(() => {
+    server.get<AppState>('/api/state').then(setState, (error) => setTrouble(troubleOf(error)));
+  }, [server]);
+
+  // The prompt of the address is read once; what is read is kept by the server, so to read it again costs little.
+  const { text, chat } = place;
+  const read = useCallback(async (): Promise<PromptRead | null> => {
+    if (!text.trim()) return null;
+    try {
+      const got = await server.post<PromptRead>('/api/prompts', { tab: server.tab, text, chat });
+      setTrouble(null);
+      setPrompt(got);
+      return got;
+    } catch (error) {
+      const said = troubleOf(error);
+      if (said) setTrouble(said);
+      return null;
+    }
+  }, [server, text, chat]);
+  useEffect(() => {
+    setPrompt(null);
+    void read();
+  }, [read]);
+
+  useEffect(() => {
+    document.title = place.screen === 'cell' && place.head ? `${place.head} · headwise` : `${{ prompt: 'Prompt', heads: 'Heads', cell: 'Cell' }[place.screen]} · headwise`;
+    document.getElementById('screen')?.focus({ preventScroll: true });
+  }, [place.screen, place.head]);
+
+  useKeys({ go, place, state, server, list: () => setListed((shown) => !shown) });
+  const shared = useMemo(() => ({ server, state, go, read }), [server, state, go, read]);
+  return (
+    <Page kind="app" themeKey="t">
+      <Bar place={place} state={state} go={go} />
+      <main id="screen" tabIndex={-1}>
+        {there ? null : (
+          <p class="note" role="alert">
+            The app does not answer. What you typed is kept here; the page goes on when it is back.
+          </p>
+        )}
+        {trouble ? (
+          <p class="note" role="alert">
+            {trouble.error}
+            {trouble.hint ? ` (${trouble.hint})` : ''}
+          </p>
+        ) : null}
+        {place.screen === 'prompt' ? <PromptScreen {...shared} place={place} prompt={prompt} /> : null}
+        {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}
+        {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} onState={setThere} /> : null}
+      </main>
+      {listed ? <KeyList onClose={() => setListed(false)} /> : null}
+    </Page>
+  );
+};
+
+/** What every screen gets. */
+export interface Shared {
+  server: Server;
+  state: AppState | null;
+  go: Go;
+  /** Read the prompt again, where the server no longer has it. */
+  read: () => Promise<PromptRead | null>;
+  place: Place;
+  prompt: PromptRead | null;
+}

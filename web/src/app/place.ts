@@ -1,0 +1,106 @@
+// Where one is: the address holds everything that changes a number, and what is looked at.
+export type Screen = 'prompt' | 'heads' | 'cell';
+
+export interface Place {
+  screen: Screen;
+  text: string;
+  chat: boolean;
+  head: string | null;
+  query: number | null;
+  key: number | null;
+  answer: string | null;
+  wrong: string | null;
+  draws: number;
+  seed: number;
+  /** How heads are ordered, and which are shown. */
+  sort: string;
+  role: string;
+  /** The token whose row every head shows. */
+  row: number | null;
+  /** What the bench takes away, in words that the address can hold. */
+  edits: string;
+}
+
+export const DRAWS = 999;
+const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell' };
+
+export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '' };
+
+const whole = (text: string | null): number | null => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
+
+export const placeOf = (url: string): Place => {
+  const [path = '/', query = ''] = url.split('?');
+  const given = new URLSearchParams(query);
+  const head = given.get('h');
+  return {
+    screen: (Object.keys(PATHS) as Screen[]).find((one) => PATHS[one] === path) ?? 'prompt',
+    text: given.get('p') ?? '',
+    chat: given.get('chat') === '1',
+    head: head !== null && /^L\d{1,4}H\d{1,4}$/.test(head) ? head : null,
+    query: whole(given.get('q')),
+    key: whole(given.get('k')),
+    answer: given.get('a'),
+    wrong: given.get('w'),
+    draws: Math.min(9999, Math.max(1, whole(given.get('draws')) ?? DRAWS)),
+    seed: whole(given.get('seed')) ?? 0,
+    sort: given.get('s') ?? 'layer',
+    role: given.get('role') ?? '',
+    row: whole(given.get('r')),
+    edits: given.get('e') ?? '',
+  };
+};
+
+export const urlOf = (place: Place): string => {
+  const made = new URLSearchParams();
+  const put = (name: string, value: string | number | null, unless: string | number | null = null) => {
+    if (value !== null && value !== '' && value !== unless) made.set(name, String(value));
+  };
+  put('p', place.text);
+  put('chat', place.chat ? '1' : null);
+  put('h', place.head);
+  put('q', place.query);
+  put('k', place.key);
+  put('a', place.answer);
+  put('w', place.wrong);
+  put('draws', place.draws, DRAWS);
+  put('seed', place.seed, 0);
+  put('s', place.sort, 'layer');
+  put('role', place.role);
+  put('r', place.row);
+  put('e', place.edits);
+  const query = made.toString();
+  return PATHS[place.screen] + (query ? `?${query}` : '');
+};
+
+/** The same question for a terminal and for Python. */
+const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
+export const commandOf = (place: Place, model: string): string =>
+  [
+    'headwise explain',
+    quoted(place.text),
+    ...(place.head === null ? [] : ['--head', place.head]),
+    ...(place.query === null ? [] : ['--query', String(place.query)]),
+    ...(place.key === null ? [] : ['--key', String(place.key)]),
+    ...(place.answer === null ? [] : ['--answer', quoted(place.answer)]),
+    ...(place.wrong === null ? [] : ['--wrong', quoted(place.wrong)]),
+    ...(place.draws === DRAWS ? [] : ['--draws', String(place.draws)]),
+    ...(place.seed === 0 ? [] : ['--seed', String(place.seed)]),
+    ...(place.chat ? ['--chat'] : []),
+    '--model',
+    quoted(model),
+  ].join(' ');
+
+export const pythonOf = (place: Place, model: string): string => {
+  const say = (value: string | number) => JSON.stringify(value);
+  const named: [string, string | number | null][] = [
+    ['head', place.head],
+    ['query', place.query],
+    ['key', place.key],
+    ['answer', place.answer],
+    ['wrong', place.wrong],
+    ['draws', place.draws === DRAWS ? null : place.draws],
+    ['seed', place.seed || null],
+  ];
+  const settings = named.flatMap(([name, value]) => (value === null ? [] : [`${name}=${say(value)}`]));
+  return ['import headwise', '', `model = headwise.load(${say(model)})`, `why = headwise.explain(${['model', say(place.text), ...settings].join(', ')})`, 'print(why.sentence)', ''].join('\n');
+};

@@ -1,0 +1,105 @@
+// The start: type a prompt, see its tokens while typing and the model's answer once it is read.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { pieces } from '../text';
+import { Answers } from './answers';
+import type { Shared } from './app';
+import type { TokenList } from './wire';
+
+const PAUSE = 150;
+const EXAMPLES: [string, string][] = [
+  ['a name comes back', 'Mr. Dursley was thin. Mrs. Potter was kind. Mr. Durs'],
+  ['who gets the drink', 'When John and Mary went to the store, John gave a drink to'],
+  ['which box', 'The hat is in Box A. The pen is in Box B. The hat is in Box'],
+  ['a fact', 'The capital city of Portugal is'],
+  ['singular or plural', 'The keys that the man near the table has lost'],
+];
+
+export const PromptScreen = ({ server, state, go, place, prompt }: Shared) => {
+  const [draft, setDraft] = useState(place.text);
+  const [tokens, setTokens] = useState<readonly string[]>([]);
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => setDraft(place.text), [place.text]);
+  useEffect(() => field.current?.focus(), []);
+  useEffect(() => {
+    const wait = setTimeout(() => {
+      server.post<TokenList>('/api/tokens', { text: draft, chat: place.chat }).then(
+        (got) => setTokens(got.tokens),
+        () => setTokens([]),
+      );
+    }, PAUSE);
+    return () => clearTimeout(wait);
+  }, [server, draft, place.chat]);
+  const run = (text: string) => go({ text, head: null, query: null, key: null, answer: null, wrong: null, row: null, edits: '' });
+  const isRead = prompt !== null && draft === place.text;
+  return (
+    <section class="prompt-screen">
+      <h1>Why does this head attend here?</h1>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          run(draft);
+        }}
+      >
+        <label for="prompt-text">Prompt</label>
+        <textarea
+          id="prompt-text"
+          ref={field}
+          rows={4}
+          value={draft}
+          placeholder="Type a text that the model is to go on with"
+          onInput={(event) => setDraft(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+            event.preventDefault();
+            run(draft);
+          }}
+        />
+        <div class="row-of-controls">
+          <button type="submit" class="main" disabled={!draft.trim()}>
+            Read it
+          </button>
+          {state?.has_chat ? (
+            <label>
+              <input type="checkbox" checked={place.chat} onChange={(event) => go({ chat: event.currentTarget.checked }, 'replace')} /> as a chat message
+            </label>
+          ) : null}
+          <span class="soft">Enter reads, Shift + Enter begins a line</span>
+        </div>
+      </form>
+      <p class="token-line" aria-label={`${tokens.length} tokens`}>
+        {tokens.map((token) => (
+          <bdi class="token">{pieces(token).map((part) => (part.space ? <span class="ws">{part.text}</span> : part.text))}</bdi>
+        ))}
+        {tokens.length ? <span class="at"> {tokens.length} tokens</span> : null}
+      </p>
+      {isRead ? (
+        <>
+          <Answers prompt={prompt} place={place} go={go} />
+          <div class="row-of-controls">
+            <button type="button" class="main" onClick={() => go({ screen: 'heads' })}>
+              See every head
+            </button>
+            <button type="button" class="small" onClick={() => go({ screen: 'cell', head: null, query: null, key: null })}>
+              Explain the answer
+            </button>
+          </div>
+        </>
+      ) : place.text && draft === place.text ? (
+        <p class="soft" role="status">
+          The model is reading …
+        </p>
+      ) : null}
+      <h2>Examples</h2>
+      <ul class="examples">
+        {EXAMPLES.map(([about, text]) => (
+          <li>
+            <button type="button" class="small" onClick={() => run(text)}>
+              {text}
+            </button>{' '}
+            <span class="soft">{about}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+};
