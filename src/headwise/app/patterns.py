@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import max_pool2d, pad
 
+from headwise.model.attend import pattern_rows, raw_scores
 from headwise.model.stream import Stream
 from headwise.tracing.seeds import likelihood_shares
 from headwise.types import Cell, Head
@@ -60,7 +61,7 @@ def glance(read: PromptReading, answer: Answer, question: Question, side: int = 
     even = (rows + 1.0).log()[1:]
     thumbs, highest, entropy, resting = [], [], [], []
     for layer in range(up.n_layers):
-        pattern = stream.layer_pattern(layer).float()
+        pattern = layer_pattern(stream, layer).float()
         highest += (pattern * seen).amax((1, 2)).tolist()
         own = torch.special.entr(pattern[:, 1:]).sum(-1) / even
         entropy += own.mean(-1).tolist()
@@ -81,6 +82,15 @@ def glance(read: PromptReading, answer: Answer, question: Question, side: int = 
     )
 
 
+def layer_pattern(stream: Stream, layer: int) -> Tensor:
+    """Attention of every head of a layer from every position: [heads, T, T]."""
+    call = stream.layers[layer].call
+    rows = torch.arange(call.query.shape[2], device=call.query.device)
+    keys = call.key[0].repeat_interleave(call.group, dim=0)
+    scores = raw_scores(call.query[0], keys, call.scale, call.cap)
+    return pattern_rows(scores, call.visible(rows[None])[0])
+
+
 def _sinks(stream: Stream, tokens: int) -> list[int]:
     """Where heads rest in the last row."""
     rows = [stream.pattern(layer, tokens - 1) for layer in range(len(stream.layers))]
@@ -98,7 +108,9 @@ def rows_of(read: PromptReading, query: int) -> bytes:
 def columns_of(read: PromptReading, key: int) -> bytes:
     """[heads, T]: how much every head reads one token, from each token."""
     stream = read.up.stream
-    return b"".join(root_bytes(stream.layer_pattern(layer)[:, :, key]) for layer in range(len(stream.layers)))
+    return b"".join(
+        root_bytes(layer_pattern(stream, layer)[:, :, key]) for layer in range(len(stream.layers))
+    )
 
 
 @torch.no_grad()

@@ -213,16 +213,6 @@ class Stream:
         return pattern_rows(scores, visible)[:, span]
 
     @torch.no_grad()
-    def layer_pattern(self, layer: int, prompt: int = 0) -> Tensor:
-        """Attention of every head of a layer from every position: [heads, positions, positions]."""
-        call, span = self.layers[layer].call, self.batch.span(prompt)
-        rows = torch.arange(span.start, span.stop, device=call.query.device)
-        visible = call.visible(rows.expand(call.query.shape[0], -1))[prompt]
-        keys = call.key[prompt].repeat_interleave(call.group, dim=0)
-        scores = raw_scores(call.query[prompt][:, span], keys, call.scale, call.cap)
-        return pattern_rows(scores, visible)[..., span]
-
-    @torch.no_grad()
     def writes(self, layer: int, position: int, prompt: int = 0) -> Parts:
         """Who wrote the stream before ``layer`` at a position: parts in residual space, summing to the stream."""
         column = self._column(position, prompt)

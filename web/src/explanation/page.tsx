@@ -79,12 +79,8 @@ const Head = ({ data, host }: { data: GrowingDocument; host: Host }) => {
   const { answer, log_odds, relative } = data;
   const facts: [string, string][] = [
     ['attention', number(data.attention)],
-<<<<<<< HEAD
-    [`log-odds above an even row of ${data.log_odds.keys}`, signed(data.log_odds.total)],
-    ...(data.role === null ? [] : [['role on random tokens', data.role] as [string, string]]),
-=======
     [log_odds ? `log-odds above an even row of ${log_odds.keys}` : 'log-odds above an even row', signed(log_odds?.total)],
->>>>>>> 53498a6 (Draw the app's screens: prompt, every head, and a cell that fills in as it becomes known)
+    ...(data.role ? [['role on random tokens', data.role] as [string, string]] : []),
     ['answer', isolated(visible(answer.text))],
     ['its probability', number(answer.probability)],
     [`lead over ${isolated(visible(answer.wrong))}`, signed(answer.lead)],

@@ -34,7 +34,7 @@ export const Proof = ({ data }: { data: ExplanationDocument }) => {
 
 /** The same writers taken out in other prompts. */
 const Elsewhere = ({ data }: { data: ExplanationDocument }) => {
-  if (!data.transfer.length) return null;
+  if (!data.transfer?.length) return null;
   const token = (one: Transfer, at: number) => isolated(short(visible(one.tokens[at] ?? ''), 14));
   return (
     <div class="transfer">

@@ -1,4 +1,4 @@
-/*! headwise, from sources 86f86aa3244516be312cf2f13cf7fae1dcfab55ca4e16bb44c9f419c473709a9
+/*! headwise, from sources 527cc6724a0a54e4e3a88c4a902d4d324d300ddaad963f312ff5aad518e5dfd5
 
 preact 11.2.0 (MIT)
 
