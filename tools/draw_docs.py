@@ -244,7 +244,11 @@ def house() -> None:
                 "naming": "names that are tested",
             },
         ),
-        ("people", GREEN, {"show": "terminal, pages,\nnotebooks", "cli": "the command"}),
+        (
+            "people",
+            GREEN,
+            {"show": "terminal, pages,\nnotebooks", "app": "in the browser", "cli": "the command"},
+        ),
     ]
     for column, (title, colour, rooms) in enumerate(columns):
         x = 20 + column * 140

@@ -17,7 +17,7 @@ from toy_answers import answer_lines, small_model
 
 from headwise import jsons
 from headwise.app.lane import PREFETCH, Lane, Turn
-from headwise.app.memory import Kept, Memory
+from headwise.app.memory import KeptPrompt, Memory
 from headwise.model.forward import Stopped
 from headwise.why.attention import strongest_heads
 from headwise.why.explain import explain
@@ -134,7 +134,7 @@ def test_what_is_no_longer_kept_can_be_read_again() -> None:
 
 def test_room_is_counted_in_bytes() -> None:
     model = tiny("llama")
-    kept = [Kept(PromptReading.of(model, [3, 4, 5 + n])) for n in range(3)]
+    kept = [KeptPrompt(PromptReading.of(model, [3, 4, 5 + n])) for n in range(3)]
     one = kept[0].size
     assert one > 4 * 3 * model.d_model * model.n_layers
     memory = Memory(int(2.5 * one))

@@ -51,7 +51,7 @@ def test_the_overview_names_every_verb_once_under_its_heading() -> None:
         block.split("\n")[0]: [row.split()[0] for row in block.split("\n")[1:]] for block in blocks[2:-1]
     }
     assert named == {
-        "Look at one prompt:": ["attention", "explain", "trace", "intervene"],
+        "Look at one prompt:": ["app", "attention", "explain", "trace", "intervene"],
         "Find in many:": ["heads", "features", "circuits", "families", "sinks", "sparsity"],
         "Worlds with known answers:": ["toy"],
         "Models:": ["models", "calibrate", "doctor"],

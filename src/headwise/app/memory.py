@@ -18,7 +18,7 @@ ROOM = 1 << 30
 
 
 @dataclass(eq=False)
-class Kept:
+class KeptPrompt:
     """One prompt, and what was made of it."""
 
     read: PromptReading
@@ -42,16 +42,16 @@ class Memory:
 
     def __init__(self, room: int = ROOM) -> None:
         self.room = room
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._kept: OrderedDict[str, KeptPrompt] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, name: str) -> Kept | None:
+    def get(self, name: str) -> KeptPrompt | None:
         with self._lock:
             if name in self._kept:
                 self._kept.move_to_end(name)
             return self._kept.get(name)
 
-    def put(self, name: str, kept: Kept) -> None:
+    def put(self, name: str, kept: KeptPrompt) -> None:
         """Keep a prompt, and let go of those that were not used for longest until the rest has room."""
         with self._lock:
             self._kept[name] = kept

@@ -16,7 +16,7 @@ import torch
 from headwise.app import wire
 from headwise.app.events import Events
 from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
-from headwise.app.memory import ROOM, Kept, Memory
+from headwise.app.memory import ROOM, KeptPrompt, Memory
 from headwise.app.patterns import Glance, glance
 from headwise.app.runs import Run
 from headwise.contrast.roles import ROLES, HeadRoles, head_roles
@@ -131,7 +131,7 @@ class Session:
         if (asked.text is None) == (asked.token_ids is None):
             raise HeadwiseError("text and token_ids are two ways to give a prompt: give one of them")
 
-        def work(_: Turn) -> tuple[str, Kept]:
+        def work(_: Turn) -> tuple[str, KeptPrompt]:
             given: Any = list(asked.token_ids) if asked.token_ids is not None else asked.text
             if asked.chat:
                 given = chat_prompt(self.model.tokenizer, str(asked.text))
@@ -141,7 +141,7 @@ class Session:
             name = self._name(ids, asked.basis)
             kept = self.memory.get(name)
             if kept is None:
-                kept = Kept(PromptReading.of(self.model, given, basis=asked.basis))
+                kept = KeptPrompt(PromptReading.of(self.model, given, basis=asked.basis))
             elif isinstance(given, str) and kept.read.prompt is None:
                 kept.read = replace(kept.read, prompt=given)
             self.memory.put(name, kept)
@@ -170,7 +170,7 @@ class Session:
         content = f"{self.model.weight_hash} {basis} {','.join(map(str, ids))}"
         return hashlib.sha256(content.encode()).hexdigest()[:32]
 
-    def kept(self, name: str) -> Kept:
+    def kept(self, name: str) -> KeptPrompt:
         """A prompt by its id."""
         kept = self.memory.get(name)
         if kept is None:

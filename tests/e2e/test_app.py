@@ -1,0 +1,212 @@
+"""The app in a browser: type, see every head, click a cell and see why; nothing runs that is not ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from browsing import browsed, fits
+from serving import Served, served
+from toy_answers import answer_lines, small_model
+
+from headwise.why.explain import explain
+
+pytestmark = [browsed, pytest.mark.slow]
+PROMPT = answer_lines(3)[0]["prompt"]
+HOSTILE = [
+    "<script>alert(1)</script> <img src=x onerror=alert(2)>",
+    "</script><svg onload=alert(3)> javascript:alert(4)",
+    "\u202e {{data}} ${alert(5)} `\u2028 \u0000".replace("\u0000", ""),
+    "שלום مرحبا 👩‍👩‍👧 &amp; \"' onclick=alert(6)",
+]
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[Served]:
+    with served(small_model()) as opened:
+        opened.enter()
+        yield opened
+
+
+Tab = Callable[..., Any]
+
+
+@pytest.fixture
+def tab(browser: Any, app: Served) -> Iterator[Tab]:
+    """Opens tabs of one browser that was let in; none may say anything, or ask anybody but the app."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    name, _, value = app.cookie.partition("=")
+    context.add_cookies([{"name": name, "value": value, "url": app.origin, "sameSite": "Strict"}])
+    troubles: list[str] = []
+    asked: list[str] = []
+
+    def opened(path: str = "/", **place: Any) -> Any:
+        page = context.new_page()
+        page.on("console", lambda said: troubles.append(f"{said.type}: {said.text}"))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: (troubles.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{app.origin}{path}" + (f"?{urlencode(place)}" if place else ""))
+        return page
+
+    yield opened
+    context.close()
+    assert troubles == []
+    assert [url for url in asked if not url.startswith((f"{app.origin}/", f"blob:{app.origin}/"))] == []
+
+
+def place_of(page: Any) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+def proved(page: Any) -> None:
+    page.wait_for_selector(".sentence:not(.soft)", timeout=30_000)
+
+
+def test_from_a_prompt_to_a_proof(tab: Tab) -> None:
+    page = tab()
+    page.fill("#prompt-text", PROMPT)
+    page.wait_for_selector(".token-line .token")
+    why = explain(small_model(), PROMPT)
+    assert page.locator(".token-line .token").count() == len(why.tokens)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".answer-chip.answer")
+    assert f"{why.answer.probability:.3f}" in page.inner_text(".answer-chip.answer")
+    page.click("text=See every head")
+    page.wait_for_selector(".pictures canvas")
+    page.click(".app-bar nav >> text=Cell")
+    proved(page)
+    assert place_of(page) == {"p": PROMPT, "h": str(why.head), "q": str(why.query), "k": str(why.key)}
+    assert page.inner_text(".sentence") == why.sentence
+    assert f"{why.proof.after.attention:.3f}" in page.inner_text(".proof") if why.proof.after else True
+    page.go_back()
+    page.wait_for_selector(".pictures canvas")
+    assert urlsplit(page.url).path == "/heads"
+
+
+def test_a_link_restores_the_same_numbers(tab: Tab) -> None:
+    first = tab("/cell", p=PROMPT, h="L1H1", q=5, draws=50, seed=3)
+    proved(first)
+    second = tab("/cell", **place_of(first))
+    proved(second)
+    for part in (".sentence", ".facts", ".proof"):
+        assert first.inner_text(part) == second.inner_text(part)
+    assert (
+        first.inner_text(".sentence")
+        == explain(small_model(), PROMPT, head="L1H1", query=5, draws=50, seed=3).sentence
+    )
+
+
+def test_a_token_shows_its_row_in_every_head_and_a_click_asks_why(tab: Tab) -> None:
+    page = tab("/heads", p=PROMPT)
+    page.wait_for_selector(".pictures canvas")
+    whole = page.locator(".pictures canvas").screenshot()
+    token = page.locator(".heads-tokens button").nth(4)
+    with page.expect_response(re.compile("/row/4$")):
+        token.hover()
+    page.wait_for_selector(".shown-now >> text=position 4")
+    page.wait_for_timeout(100)
+    assert page.locator(".pictures canvas").screenshot() != whole
+    token.click()
+    assert place_of(page)["r"] == "4"
+    page.locator(".pictures canvas").click(position={"x": 20, "y": 20})
+    proved(page)
+    assert place_of(page)["h"] == "L0H0" and place_of(page)["q"] == "4"
+
+
+def test_heads_are_ordered_and_filtered(tab: Tab, app: Served) -> None:
+    page = tab("/heads", p=PROMPT)
+    page.wait_for_selector(".pictures canvas")
+    page.locator("select").first.select_option("brings")
+    numbers = app.ask("GET", f"/api/prompts/{app.read(PROMPT)['id']}/heads").data["statistics"]["brings"]
+    best = max(range(len(numbers)), key=lambda head: numbers[head])
+    heads = small_model().heads
+    page.click(".heads-screen .numbers summary")
+    assert page.inner_text(".heads-screen .numbers tbody tr:first-child td:first-child") == str(heads[best])
+    assert place_of(page)["s"] == "brings"
+    page.locator(".pictures canvas").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    proved(page)
+    assert place_of(page)["h"] == str(heads[best])
+
+
+def test_another_cell_is_one_click_away_and_back_returns(tab: Tab) -> None:
+    page = tab("/cell", p=PROMPT)
+    proved(page)
+    before, first = page.inner_text(".sentence"), place_of(page)
+    page.locator(".tokens button").nth(4).click()
+    page.locator("p.row button.explain").first.click()
+    page.wait_for_selector(".sentence:not(.soft)")
+    page.wait_for_selector("h1 .at >> text=/^4$/")
+    proved(page)
+    assert place_of(page)["q"] == "4"
+    head = place_of(page)["h"]
+    page.keyboard.press("]")
+    page.wait_for_selector(f"h1:not(:has-text('{head} '))")
+    page.go_back()
+    page.go_back()
+    page.wait_for_selector(f"h1 .at >> text=/^{first['q']}$/")
+    proved(page)
+    assert page.inner_text(".sentence") == before
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("screen", ["/", "/heads", "/cell"])
+def test_hostile_prompts_run_no_script(tab: Tab, screen: str, text: str) -> None:
+    page = tab(screen, p=text, a="<img src=x onerror=alert(7)>")
+    page.wait_for_timeout(700)
+    assert page.locator("main script, main img, main svg[onload]").count() == 0
+
+
+def test_the_policy_holds_in_the_page(browser: Any, app: Served) -> None:
+    """What would turn text into elements or into a program is refused by the browser itself."""
+    page = browser.new_page()
+    page.goto(app.origin)
+    for attempt in ("document.body.innerHTML = '<b>x</b>'", "document.write('x')"):
+        tried = f"() => {{ try {{ {attempt}; return 'done' }} catch (error) {{ return error.name }} }}"
+        assert page.evaluate(tried) == "TypeError", attempt
+    assert (
+        page.evaluate("() => fetch('https://example.org').then(() => 'sent', () => 'refused')") == "refused"
+    )
+    page.close()
+
+
+def test_two_tabs_do_not_disturb_each_other(tab: Tab) -> None:
+    places = [{"p": PROMPT, "h": f"L{layer}H1"} for layer in (0, 1)]
+    pages = [tab("/cell", **place) for place in places]
+    for page, place in zip(pages, places, strict=True):
+        proved(page)
+        assert place["h"] in page.inner_text("h1")
+        assert page.inner_text(".sentence") == explain(small_model(), PROMPT, head=place["h"]).sentence
+
+
+def test_what_is_wrong_is_said_in_the_cores_words(tab: Tab) -> None:
+    page = tab("/cell", p=PROMPT, h="L99H9")
+    page.wait_for_selector("[role=alert]")
+    assert "L99H9 does not exist" in page.inner_text("[role=alert]")
+    page = tab("/cell", p=PROMPT, q="3")
+    page.wait_for_selector(".sentence:not(.soft), [role=alert]")
+
+
+@pytest.mark.parametrize("screen", ["/", "/heads", "/cell"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_screens_fit(tab: Tab, screen: str, width: int) -> None:
+    page = tab(screen, p=PROMPT)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.wait_for_selector(
+        {"/": ".answer-chip", "/heads": ".pictures canvas", "/cell": ".sentence:not(.soft)"}[screen]
+    )
+    page.wait_for_timeout(200)
+    assert fits(page)
+
+
+def test_a_browser_without_the_link_is_told_so(browser: Any, app: Served) -> None:
+    page = browser.new_page()
+    page.goto(app.origin)
+    page.wait_for_selector("[role=alert]")
+    assert "open the link that was printed" in page.inner_text("[role=alert]")
+    page.close()
