@@ -1,4 +1,4 @@
-/*! headwise, from sources 527cc6724a0a54e4e3a88c4a902d4d324d300ddaad963f312ff5aad518e5dfd5
+/*! headwise, from sources 621cf4db152b4078379bc53dcdeba37a122d3aa8760a6189e23c08e76174254e
 
 preact 11.2.0 (MIT)
 
