@@ -1,4 +1,4 @@
-/*! headwise, from sources 621cf4db152b4078379bc53dcdeba37a122d3aa8760a6189e23c08e76174254e
+/*! headwise, from sources 960bf0c64fe9f3c049bbe1cf96c69d46e77cf1e22f24019008fafac0f738e225
 
 preact 11.2.0 (MIT)
 
