@@ -21,7 +21,8 @@ from headwise.families.causality import (
 from headwise.families.incidence import Element, Incidence
 from headwise.model.reading import side_maps
 from headwise.model.stream import split
-from headwise.tracing.writes import PromptWrites, component_writes
+from headwise.tracing.vectors import component_writes
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Component, Head
 
 

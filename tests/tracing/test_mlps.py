@@ -16,7 +16,8 @@ from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.tracing import mlps, writes
 from headwise.tracing.mlps import MLPReadings, read_mlp
-from headwise.tracing.writes import PromptWrites, component_writes
+from headwise.tracing.vectors import component_writes
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Component
 
 PROMPTS = prompts_of(9, 6)

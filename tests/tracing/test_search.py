@@ -14,10 +14,13 @@ from headwise.circuits.counterfactual import removal
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.model.reading import side_maps
+from headwise.tracing import causes as causes_module
 from headwise.tracing import search as search_module
-from headwise.tracing.causes import Rows, attention, drops, first_below, path_gradient, put_back
+from headwise.tracing.causes import Candidates, Rows, attention, drops, first_below, path_gradient, put_back
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
-from headwise.tracing.writes import PromptWrites, component_shares
+from headwise.tracing.sides import KeySide, QuerySide
+from headwise.tracing.vectors import component_shares
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Head, Removed, Side, Signal
 
 LAYERS = (1, 3)
@@ -195,7 +198,9 @@ def test_long_prompts_small_chunks_and_small_blocks_change_nothing(
     monkeypatch.setattr(writes_module, "KEPT_BYTES", 0)
     monkeypatch.setattr(writes_module, "LONG", 1)
     monkeypatch.setattr(writes_module, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(search_module, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(writes_module, "GATHERED", 0)
+    monkeypatch.setattr(writes_module, "ROWS", 2)
+    monkeypatch.setattr(search_module, "FIRINGS", 2)
     rebuilt, other = _searched(model, Rules(), 3)
     assert len(list(kept.blocks(3))) == 1
     assert len(list(rebuilt.blocks(3))) == 3
@@ -249,33 +254,61 @@ def test_leaving_out_what_cannot_be_among_the_best_gives_the_same_sets(
 ) -> None:
     model = tiny(variant, torch.float64)
     rules = Rules.published() if published else Rules()
-    monkeypatch.setattr("headwise.tracing.candidates.FIRST", 3)
     for layer in LAYERS:
-        _, whole = _searched(model, rules, layer)
-        monkeypatch.setattr(search_module, "PRUNED", 0)
+        with monkeypatch.context() as all_of_them:
+            for side in (QuerySide, KeySide):
+                every = side.bounds
+                all_of_them.setattr(side, "bounds", lambda self, read, every=every: every(self, read) + 1e30)
+            _, whole = _searched(model, rules, layer)
+        monkeypatch.setattr(causes_module, "STEP", 3)
         _, pruned = _searched(model, rules, layer)
-        monkeypatch.undo()
-        monkeypatch.setattr("headwise.tracing.candidates.FIRST", 3)
         assert whole
         for one, other in zip(whole, pruned, strict=True):
             for side in ("query", "key"):
                 assert other[side].signals == one[side].signals
                 assert _drops(other[side]) == pytest.approx(_drops(one[side]), abs=1e-9)
-                assert other[side].completeness == pytest.approx(one[side].completeness, abs=1e-8)
 
 
-def test_bounds_leave_most_components_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What pruning is for: in a prompt of some length few components are multiplied out."""
-    from headwise.tracing.candidates import LikelyCandidates
+@pytest.mark.parametrize("long", [False, True])
+def test_no_candidate_exceeds_its_bound_and_all_sum_to_the_totals(
+    variant: str, long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Multiplied out one and all: the slow way to the best candidates, and to what they sum to."""
+    from headwise.tracing import writes as writes_module
 
+    if long:
+        for name, value in (("KEPT_BYTES", 0), ("LONG", 1), ("GATHERED", 0), ("ROWS", 2)):
+            monkeypatch.setattr(writes_module, name, value)
+    model = tiny(variant, torch.float64)
+    up = PromptWrites(model.split(prompts_of(9, 6)), 0)
+    chunk = search_module.LayerChunk(
+        LayerSearch(up.bases, 3, Rules(), up.dtype), up, _firings(up, 3, Rules())
+    )
+    of = torch.arange(len(chunk.firings))
+    for side in (QuerySide(chunk), KeySide(chunk)):
+        candidates = Candidates(chunk, side)
+        every = torch.arange(side.n_carried).expand(len(of), -1)
+        heads = side.vectors_of(of, every) @ candidates.read
+        assert (heads.abs().amax(2) <= candidates.bounds.clamp(min=0) + 1e-12)[
+            candidates.bounds > -torch.inf
+        ].all()
+        scores = torch.cat((heads, candidates.others), 1)
+        assert torch.allclose(scores.sum((1, 2)), candidates.totals, atol=1e-9)
+        scores[:, : side.n_carried].masked_fill_((candidates.bounds == -torch.inf)[..., None], -torch.inf)
+        for m in (1, 7, 40):
+            best = candidates.top(of, m)
+            assert torch.allclose(best.attribution, scores.flatten(1).topk(m, 1).values, atol=1e-12)
+            found = scores[of[:, None], best.component, best.channel]
+            assert torch.allclose(found, best.attribution, atol=1e-12)
+
+
+def test_bounds_leave_most_components_out() -> None:
+    """What they are for: in a prompt of some length few components are multiplied out."""
     model = tiny("llama")
     up = PromptWrites(model.split(prompts_of(60)), 0)
-    monkeypatch.setattr(search_module, "PRUNED", 0)
-    monkeypatch.setattr("headwise.tracing.candidates.FIRST", 16)
-    firings = _firings(up, 3, Rules())[:4]
     shared = LayerSearch(up.bases, 3, Rules(), up.dtype)
-    chunk = search_module.LayerChunk(shared, up, firings[:1])
-    side = search_module.QuerySide(chunk)
-    candidates = LikelyCandidates(chunk, side)
-    candidates.top(torch.tensor([0]), 8)
-    assert len(candidates._known[0][0]) < side.n_carried / 2
+    chunk = search_module.LayerChunk(shared, up, _firings(up, 3, Rules())[:1])
+    for side in (QuerySide(chunk), KeySide(chunk)):
+        candidates = Candidates(chunk, side)
+        candidates.top(torch.tensor([0]), 8)
+        assert 0 < candidates.scored < side.n_carried / 2

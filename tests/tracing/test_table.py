@@ -10,7 +10,8 @@ from tiny import prompts_of, tiny
 
 from headwise.model.model import Model
 from headwise.tracing.table import LogOddsTable, log_odds_table, stream_readings
-from headwise.tracing.writes import PromptWrites, component_shares, component_writes
+from headwise.tracing.vectors import component_shares, component_writes
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Head, Side
 
 SIDES: tuple[Side, ...] = ("query", "key")

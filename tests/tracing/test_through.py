@@ -14,7 +14,8 @@ from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.seeds import chosen_seeds, probability_seeds
 from headwise.tracing.through import Follower, MLPPart, MLPRules
 from headwise.tracing.tracer import Traced, cell_of, trace_down
-from headwise.tracing.writes import PromptWrites, signal_vectors
+from headwise.tracing.vectors import signal_vectors
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Head
 
 RULES = Rules(mlps=MLPRules())

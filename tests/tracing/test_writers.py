@@ -12,6 +12,7 @@ from headwise.circuits.counterfactual import Removal, edited_attention
 from headwise.model.model import Model
 from headwise.tracing.causes import default_threshold
 from headwise.tracing.table import log_odds_table
+from headwise.tracing.vectors import component_shares
 from headwise.tracing.writers import (
     WriterSet,
     attention_without,
@@ -19,7 +20,7 @@ from headwise.tracing.writers import (
     next_best,
     writer_set,
 )
-from headwise.tracing.writes import PromptWrites, component_shares
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Head, Side
 
 SIDES: tuple[Side, ...] = ("query", "key")

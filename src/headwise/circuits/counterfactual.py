@@ -16,7 +16,8 @@ from headwise.model.edits import AddVectors, Edit
 from headwise.randomness import keyed
 from headwise.tracing.causes import attention
 from headwise.tracing.search import SideSignals
-from headwise.tracing.writes import PromptWrites, component_shares, signal_vectors
+from headwise.tracing.vectors import component_shares, signal_vectors
+from headwise.tracing.writes import PromptWrites
 from headwise.types import AnswerIds, Cell, Component, Head, Side, Sides, Signal
 
 if TYPE_CHECKING:

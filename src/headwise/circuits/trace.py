@@ -33,7 +33,8 @@ from headwise.tracing.seeds import (
 )
 from headwise.tracing.through import MLPRules
 from headwise.tracing.tracer import Traced, cell_of, trace_down
-from headwise.tracing.writes import PromptWrites, signal_vectors
+from headwise.tracing.vectors import signal_vectors
+from headwise.tracing.writes import PromptWrites
 from headwise.types import AnswerIds, Side
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from headwise.intervals import estimated, picked
 from headwise.model.edits import AddVectors, Edit
 from headwise.model.stream import split
 from headwise.randomness import keyed
-from headwise.tracing.writes import PromptWrites, component_shares
+from headwise.tracing.vectors import component_shares
+from headwise.tracing.writes import PromptWrites
 from headwise.types import AnswerIds, Component, Estimate, Head, Side, Signal
 
 if TYPE_CHECKING:

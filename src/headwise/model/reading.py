@@ -191,38 +191,25 @@ def turned_product(rotary: Rotary | None, left: Tensor, right: Tensor) -> Tensor
 
 
 class Turns:
-    """Sums over columns of weight_t · R_t: what the keys of a pattern need, for every firing at once."""
+    """Sums over columns of weight_t · R_t: what the keys of a row need of a pattern."""
 
     def __init__(self, rotary: Rotary | None, weight: Tensor) -> None:
-        """``weight`` is [f, T]."""
-        self.f, tokens = weight.shape
+        """``weight`` is [f, T]: one sum for each of f rows."""
         self.half = 0 if rotary is None else rotary.cos.shape[-1] // 2
-        columns = [weight.mT[..., None]]
+        columns = [weight[..., None]]
         if rotary is not None:
             cos, sin = (x[0, :, : self.half].to(weight.dtype) for x in (rotary.cos, rotary.sin))
-            columns += [weight.mT[..., None] * cos[:, None], weight.mT[..., None] * sin[:, None]]
-        self.columns = torch.cat(columns, -1).view(tokens, -1)
+            columns += [weight[..., None] * cos, weight[..., None] * sin]
+        self.columns = torch.cat(columns, -1)
+        """[f, T, 1 + 2 · half]"""
 
-    def of_columns(self, columns: Tensor, carried: Tensor) -> Tensor:
-        """Single columns [n, T] of patterns and their projected values [n, w], for one firing: [n, w]."""
-        mix, half = (columns.to(self.columns.dtype) @ self.columns).to(carried.dtype), self.half
-        out = carried * mix[:, :1]
+    def mixed(self, patterns: Tensor, vectors: Tensor, rows: Tensor | int) -> Tensor:
+        """Σ_t pattern_t · weight_t · R_t v, from patterns [..., n, T] and vectors [..., n, w] of some of the rows."""
+        mix, half = patterns @ self.columns[rows], self.half
+        out = vectors * mix[..., :1]
         if half:
-            cos, sin = mix[:, 1 : 1 + half], mix[:, 1 + half :]
-            first, second = carried[:, :half], carried[:, half : 2 * half]
-            out[:, :half] = first * cos - second * sin
-            out[:, half : 2 * half] = second * cos + first * sin
+            cos, sin = mix[..., 1 : 1 + half], mix[..., 1 + half :]
+            first, second = vectors[..., :half], vectors[..., half : 2 * half]
+            torch.mul(first, cos, out=out[..., :half]).addcmul_(second, sin, value=-1)
+            torch.mul(second, cos, out=out[..., half : 2 * half]).addcmul_(first, sin)
         return out
-
-    def apply(self, pattern: Tensor, carried: Tensor, place: Tensor, out: Tensor) -> None:
-        """Patterns [l, H, T, T] and projected values [u, l·H·T, w] into ``out`` [f, l·H·T, w]."""
-        sums = (pattern.mT.reshape(-1, pattern.shape[-2]) @ self.columns).view(-1, self.f, 1 + 2 * self.half)
-        half = self.half
-        for i, u in enumerate(place.tolist()):
-            y, mix = carried[u], sums[:, i]
-            if half:
-                cos, sin = mix[:, 1 : 1 + half], mix[:, 1 + half :]
-                first, second = y[:, :half], y[:, half : 2 * half]
-                torch.mul(first, cos, out=out[i, :, :half]).addcmul_(second, sin, value=-1)
-                torch.mul(second, cos, out=out[i, :, half : 2 * half]).addcmul_(first, sin)
-            out[i, :, 2 * half :] = y[:, 2 * half :] * mix[:, :1]

@@ -37,7 +37,8 @@ from headwise.sinks.signals import (
     cosine_distance,
     sink_bases,
 )
-from headwise.tracing.writes import PromptWrites, component_writes
+from headwise.tracing.vectors import component_writes
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Component, Head, Side
 
 if TYPE_CHECKING:

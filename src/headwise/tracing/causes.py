@@ -12,13 +12,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headwise.model.attend import soft_cap, visible_softmax
+
+if TYPE_CHECKING:
+    from headwise.tracing.search import LayerChunk
+    from headwise.tracing.sides import KeySide, QuerySide
 
 Quadrature = Literal["gauss", "trapezoid"]
 
@@ -74,6 +78,91 @@ def path_gradient(
     if cap is not None:
         slope = slope / torch.cosh(along / cap).square()
     return slope.sum(1)
+
+
+# --- the best candidates --------------------------------------------------------------------------------------------
+#
+# Nearly all (component, channel) pairs bring next to nothing, and in a long prompt there are millions. No channel of a
+# component brings more than |v_ck| ≤ ‖y_c‖ · ‖reading_k w_k‖, and ‖y_c‖ has a bound that needs no rotated vector. So
+# the components that are not heads, few and strong, are multiplied out first, and heads whose bound lies below the best
+# candidates found so far never are. The sets are the same.
+
+STEP = 512
+"""Components of each firing that are multiplied out at a time, the most likely first."""
+SLACK = 1 + 1e-5
+"""Bounds are rounded, too."""
+
+
+class Best(NamedTuple):
+    """The m best candidates of some firings, best first: [o, m] each."""
+
+    attribution: Tensor
+    component: Tensor
+    channel: Tensor
+
+
+class Candidates:
+    """All candidates of one side of some firings. f firings, N components of which those behind the heads are few."""
+
+    def __init__(self, chunk: LayerChunk, side: QuerySide | KeySide) -> None:
+        self.side = side
+        reading, weight = side.reading()
+        read = reading * weight[:, None]  # [f, w, channels]
+        self.channels = read.shape[-1]
+        self.number = (side.n_carried + side.n_others) * self.channels
+        self.totals = (chunk.g * chunk.logits).sum(1)
+        """[f]: all attributions of each firing: channels and components sum to the logits."""
+        others = side.others()
+        self.read = read.to(others.dtype)
+        self.others = others @ self.read  # [f, n_others, channels]
+        bounds = side.bounds(read) * SLACK
+        # A token after the query can have been read by nobody: not a candidate.
+        future = torch.arange(chunk.T, device=chunk.d.device) > chunk.d[:, None]
+        by_token = bounds.view(len(chunk.firings), -1, chunk.T)
+        self.bounds = by_token.masked_fill_(future[:, None], -torch.inf).view_as(bounds)
+        self.scored = 0
+        """Heads by token that were multiplied out, over all firings."""
+
+    def top(self, of: Tensor, m: int) -> Best:
+        """The m best candidates of firings ``of`` [o]; there must be as many."""
+        numbers = torch.arange(self.side.n_others, device=of.device) + self.side.n_carried
+        best = _best(self.others[of], numbers.expand(len(of), -1), m)
+        left = self.bounds[of]
+        while True:
+            more = (left > best.attribution[:, -1:]).sum(1)
+            step = min(STEP, int(more.max()))
+            if step == 0:
+                return best
+            here = more.nonzero()[:, 0]
+            bounds, component = left[here].topk(step, 1)
+            left[here] = left[here].scatter_(1, component, -torch.inf)
+            scores = self.side.vectors_of(of[here], component) @ self.read[of[here]]
+            scores.masked_fill_((bounds == -torch.inf)[..., None], -torch.inf)
+            self.scored += component.numel()
+            found = _best(scores, component, m)
+            value, where = torch.cat((best.attribution[here], found.attribution), 1).topk(m, 1)
+            for kept, new, old in zip(best[1:], found[1:], best[1:], strict=True):
+                kept[here] = torch.cat((old[here], new), 1).gather(1, where)
+            best.attribution[here] = value
+
+
+def _best(scores: Tensor, component: Tensor, m: int) -> Best:
+    """The m best of all channels [o, n, channels] of components [o, n]; filled up with −inf where there are fewer."""
+    o, n, channels = scores.shape
+    # They lie among the m components of largest best score.
+    among = scores.amax(2).topk(min(m, n), 1).indices
+    flat = scores.gather(1, among[..., None].expand(-1, -1, channels)).flatten(1)
+    value, where = flat.topk(min(m, flat.shape[1]), 1)
+    found = component.gather(1, among).gather(1, where // channels)
+    best = Best(value, found, where % channels)
+    short = m - value.shape[1]
+    if short <= 0:
+        return best
+    nothing = (scores.new_full((o, short), -torch.inf), *(component.new_zeros(o, short) for _ in range(2)))
+    return Best(*(torch.cat(pair, 1) for pair in zip(best, nothing, strict=True)))
+
+
+# --- the search -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

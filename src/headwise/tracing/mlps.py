@@ -16,7 +16,8 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.model.mlp import MLPReading
-from headwise.tracing.writes import PromptWrites, component_writes
+from headwise.tracing.vectors import component_writes
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Component
 
 CHUNK_BYTES = 1 << 25

@@ -9,18 +9,18 @@ keys are only built for the few candidates that this asks for (docs/method/traci
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from headwise.bases.basis import turned_maps
-from headwise.tracing.candidates import Best, EveryCandidate, LikelyCandidates
 from headwise.tracing.causes import (
+    Best,
+    Candidates,
     Quadrature,
     Rows,
     attention,
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 LEAST_ATTENTION = 0.05
 """A trace asks about no attention below this: 2.5 / keys alone would be 0.004 in a text of 600 tokens."""
-PRUNED = 96
-"""From this many tokens on, only candidates that can be among the best are multiplied out."""
-LONG_FIRINGS = 16
-"""Firings of one head that are searched at a time in a long prompt."""
-CHUNK_BYTES = 1 << 25
-"""Component vectors held at a time."""
+FIRINGS = 16
+"""Firings of one layer that are searched at a time."""
+SHARED = 8
+"""Prompts from which on a head's reading is joined with all outputs below it."""
+FIRST = 16
+"""Candidates tried first; four times as many each time until they suffice."""
 Gradient = Callable[..., Tensor]
 """From logits [f, t], visible keys [f, t], the keys asked about [f] and ``cap``: what each logit counts, g [f, t]."""
 
@@ -158,26 +158,27 @@ class LayerSearch:
         self.model, self.layer, self.rules, self.dtype = bases.model, layer, rules, dtype
         self.basis = bases.layer(layer)
         self.group = bases.model.anatomy.group
-        self._carried: dict[Side, tuple[tuple[PromptWrites, tuple[int, ...]], Tensor]] = {}
+        self._remembered: dict[str, tuple[tuple[PromptWrites, tuple[int, ...]], Tensor]] = {}
         self._joined: dict[tuple[Side, int], Tensor] = {}
         self._tokens: Counter[tuple[Side, int]] = Counter()
-        """Tokens of the prompts in which a head's queries (a key head's keys) will be searched."""
+        self._prompts: Counter[tuple[Side, int]] = Counter()
+        """Tokens and number of the prompts in which a head's queries (a key head's keys) will be searched."""
 
     def expect(self, wanted: Iterable[tuple[PromptWrites, Sequence[Cell]]]) -> None:
         """Say which firings of which prompts will be searched: heads that many prompts share are joined with the
         outputs below them once, instead of reading every written vector in every prompt.
         """
         for up, firings in wanted:
-            for head in {f.head.index for f in firings}:
-                self._tokens["query", head] += up.tokens
-            for head in {f.head.index // self.group for f in firings}:
-                self._tokens["key", head] += up.tokens
+            heads: set[tuple[Side, int]] = {("query", f.head.index) for f in firings}
+            keys: set[tuple[Side, int]] = {("key", head // self.group) for _, head in heads}
+            for one in heads | keys:
+                self._tokens[one] += up.tokens
+                self._prompts[one] += 1
 
     def carried(self, up: PromptWrites, side: Side, heads: Tensor, matrices: Tensor) -> Tensor:
         """:meth:`PromptWrites.carried`, remembered for the next chunk: firings of one head follow one another."""
-        key = up, tuple(heads.tolist())
-        if side not in self._carried or self._carried[side][0] != key:
-            self._carried.pop(side, None)  # before its successor is made
+
+        def made() -> Tensor:
             _, width, d_model = matrices.shape
             joined = [
                 self._join(up, side, head, matrices[place])
@@ -185,8 +186,21 @@ class LayerSearch:
                 else None
                 for place, head in enumerate(heads.tolist())
             ]
-            self._carried[side] = key, up.carried(matrices, self.layer, joined)
-        return self._carried[side][1]
+            return up.carried(matrices, self.layer, joined)
+
+        return self.remembered(f"carried {side}", up, heads, made)
+
+    def remembered(self, what: str, up: PromptWrites, heads: Tensor, made: Callable[[], Tensor]) -> Tensor:
+        """What some heads of a prompt need, made once for the chunks that follow one another."""
+        key = up, tuple(heads.tolist())
+        if what not in self._remembered or self._remembered[what][0] != key:
+            self._remembered.pop(what, None)  # before its successor is made
+            self._remembered[what] = key, made()
+        return self._remembered[what][1]
+
+    def shares(self, side: Side, heads: Tensor) -> bool:
+        """Whether so many prompts share some heads that everything below is read at once."""
+        return all(self._prompts[side, head] >= SHARED for head in heads.tolist())
 
     def _join(self, up: PromptWrites, side: Side, head: int, matrix: Tensor) -> Tensor:
         if (side, head) not in self._joined:
@@ -194,36 +208,17 @@ class LayerSearch:
         return self._joined[side, head]
 
     def run(self, up: PromptWrites, firings: Sequence[Cell]) -> list[dict[Side, SideSignals]]:
-        """Search the firings of one prompt, in chunks whose memory is bounded (at least one firing)."""
-        width, size = self.model.d_head, 4 * torch.finfo(up.dtype).bits // 32
-        per_firing = (up.n_carried(self.layer) + up.n_static(self.layer) + 1) * width * size
-        step = max(1, CHUNK_BYTES // per_firing)
+        """Search the firings of one prompt, some at a time."""
         # Firings of one head next to one another share its projections.
         order = sorted(range(len(firings)), key=lambda i: firings[i].head.index)
         results: dict[int, dict[Side, SideSignals]] = {}
-        for chosen in _by_head(firings, order) if is_long(up) else _parts(order, step):
+        for start in range(0, len(order), FIRINGS):
+            chosen = order[start : start + FIRINGS]
             chunk = LayerChunk(self, up, [firings[i] for i in chosen])
             found = [chunk.search(side) for side in self.rules.sides]
             for place, i in enumerate(chosen):
                 results[i] = {side: found[n][place] for n, side in enumerate(self.rules.sides)}
         return [results[i] for i in range(len(firings))]
-
-
-def is_long(up: PromptWrites) -> bool:
-    """Whether only likely candidates are multiplied out; in a short prompt finding them costs more than it saves."""
-    return up.tokens > PRUNED
-
-
-def _parts(order: Sequence[int], step: int) -> Iterator[list[int]]:
-    """The same numbers, some at a time."""
-    for start in range(0, len(order), step):
-        yield list(order[start : start + step])
-
-
-def _by_head(firings: Sequence[Cell], order: Sequence[int]) -> Iterator[list[int]]:
-    """Firings of one head at a time: their projections fit into memory, and patterns are rebuilt once for all."""
-    for _, some in groupby(order, key=lambda i: firings[i].head.index):
-        yield from _parts(list(some), LONG_FIRINGS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,11 +296,11 @@ class LayerChunk:
     def search(self, which: Side) -> list[SideSignals]:
         """The signals of one side of every firing."""
         side = QuerySide(self) if which == "query" else KeySide(self)
-        candidates = (LikelyCandidates if is_long(self.up) else EveryCandidate)(self, side)
+        candidates = Candidates(self, side)
         completeness = candidates.totals - (self.attention - 1 / self.n_visible.double())
         results: dict[int, SideSignals] = {}
         limit = min(self.shared.rules.max_signals, candidates.number)
-        m, open_ = min(32, limit), torch.arange(len(self.firings), device=self.d.device)
+        m, open_ = min(FIRST, limit), torch.arange(len(self.firings), device=self.d.device)
         while len(open_):
             tried = self._try(side, open_, candidates.top(open_, m))
             done = (tried.count > 0) | (m == limit)

@@ -29,56 +29,59 @@ if TYPE_CHECKING:
     from headwise.tracing.search import LayerChunk
 
 
-SLICE = 128
-"""Columns of patterns that are rebuilt at a time."""
-
-
 class _SearchedSide(ABC):
     """One side of a chunk of firings: component vectors, how channels read them, rows of single candidates."""
 
     def __init__(self, chunk: LayerChunk, side: Side, where: Tensor) -> None:
         """``where`` [f] is the query or key head of each firing."""
         self.chunk, self.where = chunk, where
-        self.y: Tensor | None = None
-        """[f, N, w], once every component's vector is made."""
+        self.side: Side = side
         up, layer = chunk.up, chunk.layer
         self.n_carried, self.n_static = up.n_carried(layer), up.n_static(layer)
         scalars = up.stream.scalars(layer, side)
         # [f, t]: the scalar of each column for the head of each firing
         self.scalar = scalars.stream[up.prompt, up.span][:, where].mT.double()
         self.offset_scalar = scalars.offset[up.prompt, up.span][:, where].mT.double()
-        unique, self.place = where.unique(return_inverse=True)
+        self.heads, self.place = where.unique(return_inverse=True)
         maps = side_maps(up.stream.model, layer, side, chunk.shared.dtype)
-        self.matrices, self.offset = maps.matrix[unique], maps.offset
-        self.carried = chunk.shared.carried(up, side, unique, self.matrices)
+        self.matrices, self.offset = maps.matrix[self.heads], maps.offset
 
-    def attributions(self) -> Tensor:
-        """What every candidate brings to its firing's attention: [f, N, channels]."""
-        self.y = self.vectors()
-        reading, weight = self.prepare()
-        return self.y @ (reading * weight[:, None]).to(self.y.dtype)
+    @cached_property
+    def carried(self) -> Tensor:
+        """Every value below, through its head's output and the readings of the distinct heads: [u, heads · T, w]."""
+        return self.chunk.shared.carried(self.chunk.up, self.side, self.heads, self.matrices)
+
+    def carried_of(self, of: Tensor, component: Tensor) -> Tensor:
+        """The same for some components [o, n] of firings ``of`` [o]: [o, n, w]; those that are no heads get any."""
+        component = component.clamp(max=self.n_carried - 1)
+        if "carried" in self.__dict__ or self.chunk.shared.shares(self.side, self.heads):
+            return self.carried[self.place[of][:, None], component]
+        some, where = component.unique(return_inverse=True)
+        u, width, d_model = self.matrices.shape
+        read = self.chunk.up.written_rows(some) @ self.matrices.reshape(-1, d_model).mT
+        return read.view(-1, u, width)[where, self.place[of][:, None]]
 
     @property
     def n_others(self) -> int:
         """Components that are not heads: embedding, biases, MLPs, and the offset, where there is one."""
         return self.n_static + (self.offset is not None)
 
-    def prepare(self) -> tuple[Tensor, Tensor]:
-        """:meth:`reading`, without any component's vector: those are made by :meth:`vectors_of`."""
-        self.read_by, weight = self.reading()
-        return self.read_by, weight
+    @abstractmethod
+    def bounds(self, read: Tensor) -> Tensor:
+        """Of what heads carried from single tokens, no channel's product with ``read`` [f, w, K] is larger than this:
+        [f, heads below · T]."""
 
     @abstractmethod
-    def carried_lengths(self) -> Tensor:
-        """‖y_c‖, or more, of what heads carried from single tokens: [f, heads below · T]."""
+    def others(self) -> Tensor:
+        """y_c of all components that are not heads: [f, n_others, w]."""
 
     @abstractmethod
-    def vectors_of(self, firing: int, component: Tensor) -> Tensor:
-        """y_c of some components [n] of one firing: [n, w]."""
+    def vectors_of(self, of: Tensor, component: Tensor) -> Tensor:
+        """y_c of what heads carried from single tokens [o, n], for firings ``of`` [o]: [o, n, w]."""
 
     @abstractmethod
     def vectors(self) -> Tensor:
-        """y_c of every component: [f, N, w]."""
+        """y_c of every component of the first firing: [N, w]."""
 
     @abstractmethod
     def reading(self) -> tuple[Tensor, Tensor]:
@@ -116,28 +119,10 @@ class _SearchedSide(ABC):
         matrices = self.matrices[self.place[of]]
         return (vectors.to(matrices.dtype)[:, None] @ matrices)[:, 0]
 
-    def _room(self) -> Tensor:
-        """[f, N, w], not filled: heads by token, then static components, then the offset, where there is one."""
-        components = self.n_carried + self.n_static + (self.offset is not None)
-        shape = (len(self.where), components, self.carried.shape[-1])
-        return torch.empty(shape, dtype=self.chunk.up.dtype, device=self.chunk.up.device)
-
 
 class QuerySide(_SearchedSide):
     def __init__(self, chunk: LayerChunk) -> None:
         super().__init__(chunk, "query", chunk.heads)
-
-    def vectors(self) -> Tensor:
-        chunk, up = self.chunk, self.chunk.up
-        vectors = self._room()
-        for i, u in enumerate(self.place.tolist()):
-            torch.mul(self.carried[u], self._weights[i, :, None], out=vectors[i, : self.n_carried])
-        static = up.static[: self.n_static, chunk.d].transpose(0, 1)
-        vectors[:, self.n_carried : self.n_carried + self.n_static] = static @ self.matrices[self.place].mT
-        if self.offset is not None:
-            ratio = self._here(self.offset_scalar) / self._here(self.scalar)
-            vectors[:, -1] = self.offset[self.where] * ratio[:, None].to(self.offset.dtype)
-        return vectors
 
     @cached_property
     def _weights(self) -> Tensor:
@@ -146,23 +131,42 @@ class QuerySide(_SearchedSide):
         rows = self.chunk.up.row_weights(self.chunk.layer, distinct)
         return rows[where].reshape(len(self.chunk.firings), -1)
 
-    def carried_lengths(self) -> Tensor:
-        return self.carried.norm(dim=-1)[self.place] * self._weights
+    def bounds(self, read: Tensor) -> Tensor:
+        # ‖Mᵀ read_k‖ is how long a write has to be at most: no write need be projected for it.
+        square = (self.matrices @ self.matrices.mT)[self.place].to(read.dtype)
+        reach = (read * (square @ read)).sum(1).amax(1).clamp(min=0).sqrt()
+        lengths = self.chunk.up.lengths(self.chunk.layer)
+        return self._weights * lengths * reach[:, None].to(lengths.dtype)
 
-    def vectors_of(self, firing: int, component: Tensor) -> Tensor:
-        chunk, up, u = self.chunk, self.chunk.up, self.place[firing]
-        vectors = self.carried.new_empty(len(component), self.carried.shape[-1])
-        heads = component < self.n_carried
-        some = component[heads]
-        vectors[heads] = self.carried[u, some] * self._weights[firing, some, None]
-        static = (component >= self.n_carried) & (component < self.n_carried + self.n_static)
-        written = up.static[component[static] - self.n_carried, chunk.d[firing]]
-        vectors[static] = written @ self.matrices[u].mT
-        if self.offset is not None:
-            ratio = self._here(self.offset_scalar)[firing] / self._here(self.scalar)[firing]
-            own = self.offset[self.where[firing]] * ratio.to(self.offset.dtype)
-            vectors[component == self.n_carried + self.n_static] = own
-        return vectors
+    @cached_property
+    def _others(self) -> Tensor:
+        chunk, up = self.chunk, self.chunk.up
+        static = up.static[: self.n_static, chunk.d].transpose(0, 1) @ self.matrices[self.place].mT
+        if self.offset is None:
+            return static
+        ratio = self._here(self.offset_scalar) / self._here(self.scalar)
+        offset = self.offset[self.where] * ratio[:, None].to(self.offset.dtype)
+        return torch.cat((static, offset[:, None]), 1)
+
+    def others(self) -> Tensor:
+        return self._others
+
+    def vectors_of(self, of: Tensor, component: Tensor) -> Tensor:
+        return self.carried_of(of, component) * self._weights[of[:, None], component][..., None]
+
+    def vectors(self) -> Tensor:
+        return torch.cat((self.carried[self.place[0]] * self._weights[0, :, None], self._others[0]))
+
+    def _chosen(self, of: Tensor, component: Tensor) -> Tensor:
+        """y_c of any components [o, n]: [o, n, w]."""
+        if self.n_carried == 0:
+            return self._others[of[:, None], component]
+        index = component.clamp(max=self.n_carried - 1)
+        vectors = self.vectors_of(of, index)
+        others = (component - self.n_carried).clamp(min=0)
+        return torch.where(
+            (component < self.n_carried)[..., None], vectors, self._others[of[:, None], others]
+        )
 
     def reading(self) -> tuple[Tensor, Tensor]:
         chunk = self.chunk
@@ -184,18 +188,14 @@ class QuerySide(_SearchedSide):
 
     def whole_vectors(self, component: Tensor) -> Tensor:
         chunk = self.chunk
-        assert self.y is not None
-        vectors = self.y[:1, component, None].double() * self._here(self.scalar)[0]
+        vectors = self._chosen(component.new_zeros(1), component[None])[0][:, None].double()
+        vectors = (vectors * self._here(self.scalar)[0])[None]
         return turned(None if chunk.rotary is None else chunk.rotary.at_positions(chunk.d[:1]), vectors)[0]
 
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         chunk = self.chunk
-        pairs = zip(of.tolist(), component, strict=True)
-        if self.y is None:
-            chosen = torch.stack([self.vectors_of(i, some) for i, some in pairs]).double()
-        else:
-            chosen = self.y[of[:, None], component].double()
-        along = self.read_by[of].mT.gather(1, channel[..., None].expand(-1, -1, chosen.shape[2]))
+        chosen = self._chosen(of, component).double()
+        along = self.reading()[0][of].mT.gather(1, channel[..., None].expand(-1, -1, chosen.shape[2]))
         coordinate = (chosen * along).sum(-1)
         b = chunk.b[of].mT.gather(1, channel[..., None].expand(-1, -1, chunk.T))
         unit = chunk.scale * chunk.query_units[of].gather(1, channel)
@@ -213,63 +213,59 @@ class QuerySide(_SearchedSide):
 class KeySide(_SearchedSide):
     def __init__(self, chunk: LayerChunk) -> None:
         super().__init__(chunk, "key", chunk.kv)
-        # static components are read at every key: [unique, static, t, w]
-        static = torch.einsum("ntx,uwx->untw", chunk.up.static[: self.n_static], self.matrices)
-        self.turned_static = turned(chunk.rotary, static)
+        self.turned_static = chunk.shared.remembered("static", chunk.up, self.heads, self._turned_static)
+        """[u, static, t, w]: static components are read at every key."""
         self.turned_offset: Tensor | None = None
         if self.offset is not None:
             constant = self.offset[self.where][:, None, None].expand(-1, 1, chunk.T, -1)
             self.turned_offset = turned(chunk.rotary, constant)[:, 0]  # [f, t, w]
+        self.weight = (chunk.g * self.scalar).to(chunk.up.dtype)
+        """[f, t]: what each firing multiplies a key's write with."""
+        self.turns = Turns(chunk.rotary, self.weight)
 
-    def vectors(self) -> Tensor:
-        chunk, up = self.chunk, self.chunk.up
-        weight = (chunk.g * self.scalar).to(up.dtype)
-        vectors = self._room()
-        per_layer = up.n_heads * chunk.T
-        mixed = Turns(chunk.rotary, weight)
-        for low, high, pattern in up.blocks(chunk.layer):
-            rows = slice(low * per_layer, high * per_layer)
-            mixed.apply(pattern, self.carried[:, rows], self.place, vectors[:, rows])
-        vectors[:, self.n_carried : self.n_carried + self.n_static] = torch.einsum(
-            "ft,fntw->fnw", weight, self.turned_static[self.place]
-        )
-        if self.turned_offset is not None:
-            off_weight = (chunk.g * self.offset_scalar).to(up.dtype)
-            vectors[:, -1] = (off_weight[:, None] @ self.turned_offset)[:, 0]
-        return vectors
+    def _turned_static(self) -> Tensor:
+        static = self.chunk.up.static[: self.n_static] @ self.matrices[:, None].mT
+        return turned(self.chunk.rotary, static)
 
-    def carried_lengths(self) -> Tensor:
+    def bounds(self, read: Tensor) -> Tensor:
         chunk, up = self.chunk, self.chunk.up
-        size = (chunk.g * self.scalar).abs().to(up.dtype).mT  # [t, f]
+        size = self.weight.abs().mT  # [t, f]
         if chunk.rotary is not None:
             # A model may scale its rotation (YaRN).
             scaled = (chunk.rotary.cos.square() + chunk.rotary.sin.square()).amax(-1)[0].sqrt().clamp(min=1.0)
             size = size * scaled[:, None].to(size.dtype)
-        lengths = size.new_empty(len(chunk.firings), self.n_carried)
+        reach = read.norm(dim=1).amax(1)[:, None].to(size.dtype)
+        return up.received(chunk.layer, size) * self.carried.norm(dim=-1)[self.place] * reach
+
+    def others(self) -> Tensor:
+        parts = torch.empty(
+            len(self.where),
+            self.n_static,
+            self.matrices.shape[1],
+            dtype=self.weight.dtype,
+            device=self.weight.device,
+        )
+        for u in range(len(self.heads)):
+            mine = self.place == u
+            parts[mine] = torch.einsum("ft,ntw->fnw", self.weight[mine], self.turned_static[u])
+        if self.turned_offset is None:
+            return parts
+        off_weight = (self.chunk.g * self.offset_scalar).to(parts.dtype)
+        return torch.cat((parts, off_weight[:, None] @ self.turned_offset), 1)
+
+    def vectors_of(self, of: Tensor, component: Tensor) -> Tensor:
+        some, where = component.unique(return_inverse=True)
+        columns = self.chunk.up.columns_of(some)[where]  # [o, n, T]
+        return self.turns.mixed(columns, self.carried_of(of, component), of)
+
+    def vectors(self) -> Tensor:
+        chunk, up = self.chunk, self.chunk.up
+        carried, parts = self.carried[self.place[0]], []
         per_layer = up.n_heads * chunk.T
         for low, high, pattern in up.blocks(chunk.layer):
-            sums = pattern.mT.reshape(-1, chunk.T) @ size
-            lengths[:, low * per_layer : high * per_layer] = sums.mT
-        return lengths * self.carried.norm(dim=-1)[self.place]
-
-    def vectors_of(self, firing: int, component: Tensor) -> Tensor:
-        chunk, up, u = self.chunk, self.chunk.up, self.place[firing]
-        vectors = self.carried.new_empty(len(component), self.carried.shape[-1])
-        weight = (chunk.g[firing] * self.scalar[firing])[None]
-        turns = Turns(chunk.rotary, weight)
-        heads = (component < self.n_carried).nonzero()[:, 0]
-        for some in heads.split(SLICE) if len(heads) else ():
-            index = component[some]
-            rest = index // chunk.T
-            columns = up.columns(rest // up.n_heads, rest % up.n_heads, index % chunk.T)  # [n, T]
-            vectors[some] = turns.of_columns(columns, self.carried[u, index])
-        static = (component >= self.n_carried) & (component < self.n_carried + self.n_static)
-        here = self.turned_static[u, component[static] - self.n_carried]
-        vectors[static] = torch.einsum("t,ntw->nw", weight[0].to(here.dtype), here)
-        if self.turned_offset is not None:
-            off = (chunk.g[firing] * self.offset_scalar[firing]).to(vectors.dtype)
-            vectors[component == self.n_carried + self.n_static] = off @ self.turned_offset[firing]
-        return vectors
+            rows = slice(low * per_layer, high * per_layer)
+            parts.append(self.turns.mixed(pattern.mT.reshape(-1, chunk.T), carried[rows], 0))
+        return torch.cat((*parts, self.others()[0]))
 
     def reading(self) -> tuple[Tensor, Tensor]:
         return self.chunk.key_map.mT, self.chunk.a
@@ -292,7 +288,7 @@ class KeySide(_SearchedSide):
         rest, source = component[at] // chunk.T, component[at] % chunk.T
         if len(at):
             weights = up.columns(rest // up.n_heads, rest % up.n_heads, source) * self.scalar[0]
-            y = self.carried[self.place[0], component[at]].double()
+            y = self.carried_of(at.new_zeros(1), component[at][None])[0].double()
             whole = turned(chunk.rotary, y[None, :, None].expand(-1, -1, chunk.T, -1))[0]
             vectors[at] = whole * weights[..., None]
         at = ((component >= self.n_carried) & (component < self.n_carried + self.n_static)).nonzero()[:, 0]
@@ -340,7 +336,7 @@ class KeySide(_SearchedSide):
         up, mine = self.chunk.up, owner[at]
         rest, source = index[at] // self.chunk.T, index[at] % self.chunk.T
         weights = up.columns(rest // up.n_heads, rest % up.n_heads, source)
-        y = self.carried[self.place[mine], index[at]].double()
+        y = self.carried_of(mine, index[at][:, None])[:, 0].double()
         rows[at] = weights * self.scalar[mine] * turned_product(self.chunk.rotary, along[at], y)
 
     def _static_rows(self, rows: Tensor, index: Tensor, owner: Tensor, along: Tensor) -> None:

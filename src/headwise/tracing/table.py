@@ -181,9 +181,8 @@ def log_odds_table(up: PromptWrites, cell: Cell) -> LogOddsTable:
 
 def _side(chunk: LayerChunk, which: Side, columns: Tensor) -> SideTable:
     side = QuerySide(chunk) if which == "query" else KeySide(chunk)
-    side.y = side.vectors()
+    vectors, up = side.vectors(), chunk.up
     reading, weight = side.reading()
-    vectors, up = side.y[0], chunk.up
     possible = torch.ones(len(vectors), dtype=torch.bool, device=vectors.device)
     heads = possible[: up.n_carried(chunk.layer)].view(-1, up.tokens)
     heads[:] = torch.arange(up.tokens, device=vectors.device) <= chunk.firings[0].query

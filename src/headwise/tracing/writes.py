@@ -16,7 +16,7 @@ from headwise.bases.basis import Bases
 from headwise.errors import HeadwiseError
 from headwise.model.attend import soft_cap
 from headwise.model.reading import side_maps
-from headwise.types import Cell, Component, Head, Side, Signal
+from headwise.types import Cell, Component, Head, Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -26,6 +26,10 @@ BLOCK_BYTES = 1 << 24
 """Patterns rebuilt at a time; at least one layer's."""
 KEPT_BYTES = 1 << 21
 """Patterns of all layers that are kept, where they are no larger: about 40 tokens of a small model."""
+ROWS = 16
+"""Rows of a long prompt's patterns that are rebuilt for each firing, to bound what all others bring."""
+GATHERED = 1 << 13
+"""Rows of queries that are gathered one by one; more are taken head by head."""
 LONG = 96
 """From this many tokens on, heads are read through small d_head × d_head matrices instead of their written vectors."""
 
@@ -73,8 +77,9 @@ class PromptWrites:
             self._kept = self._weights(0, finished, scores[:finished]).mT.contiguous()
             self._kept_values = self.v.repeat_interleave(self.group, dim=1)
         else:
-            self.log_sums = torch.cat([self._scores(i, i + 1).logsumexp(-1) for i in range(self.n_layers)])
+            self.log_sums, self._largest, self._received = self._summed()
         self._written: Tensor | None = None
+        self._lengths: Tensor | None = None
         self._writers: dict[tuple[int, Side, int], Tensor] = {}
 
     # --- components ----------------------------------------------------------------------------------------------
@@ -169,6 +174,37 @@ class PromptWrites:
         weights = scores.sub_(self.log_sums[low:high, ..., None]).exp_()
         return weights if self.post is None else weights * self.post[low:high, None, :, None]
 
+    def _summed(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The log-sum of every row, and of every key the largest weight and the sum of its weights: [L, H, T] each."""
+        shape = (self.n_layers, self.n_heads, self.tokens)
+        log_sums, largest, received = (self.q.new_empty(shape) for _ in range(3))
+        finished = self.n_layers if self.post is None else len(self.post)
+        for layer in range(self.n_layers):
+            scores = self._scores(layer, layer + 1)[0]
+            highest = scores.amax(-1)
+            weights = torch.softmax(scores, -1)
+            log_sums[layer] = highest - weights.amax(-1).log()
+            if self.post is not None and layer < finished:
+                weights *= self.post[layer, None, :, None]
+            largest[layer], received[layer] = weights.amax(-2), weights.sum(-2)
+        return log_sums, largest, received
+
+    def received(self, layer: int, size: Tensor) -> Tensor:
+        """Σ_t size_t · weight_tj, or more, of every key j of the heads below a layer: [f, heads below · T].
+
+        ``size`` [T, f] is not negative. Of a long prompt the rows that count most are rebuilt; what all others bring
+        is at most the sum of their sizes times the key's largest weight, and the largest size times its sum.
+        """
+        if self._kept is not None:
+            return (self._kept[:layer].reshape(-1, self.tokens) @ size).mT
+        rows = size.topk(min(ROWS, self.tokens), 0).indices.unique()
+        rest = size.index_fill(0, rows, 0.0)
+        bound = torch.minimum(
+            rest.sum(0)[:, None] * self._largest[:layer].flatten(),
+            rest.amax(0)[:, None] * self._received[:layer].flatten(),
+        )
+        return bound.addmm_(size[rows].mT, self.row_weights(layer, rows).flatten(1))
+
     def attention_at(self, cells: Sequence[Cell]) -> list[float]:
         """The model's attention at some cells of one layer; 0 where not visible."""
         layer = cells[0].head.layer
@@ -178,19 +214,40 @@ class PromptWrites:
         logits = soft_cap(logits, self.cap)
         return ((logits - self.log_sums[layer, head, d]).exp() * self._masks[layer][d, s]).tolist()
 
-    def columns(self, layer: Tensor, head: Tensor, source: Tensor) -> Tensor:
+    def columns(
+        self, layer: Tensor, head: Tensor, source: Tensor, dtype: torch.dtype = torch.float64
+    ) -> Tensor:
         """What some heads multiply the value of one source token with, at every row: [n, T]."""
-        keys = self.k[layer, head // self.group, source].double()
-        logits = (self.q[layer, head].double() @ keys[..., None])[..., 0] * self.scale[layer, None].double()
-        logits = soft_cap(logits, self.cap)
-        weights = (logits - self.log_sums[layer, head].double()).exp()
+        logits = torch.empty(len(layer), self.tokens, dtype=dtype, device=self.device)
+        keys = self.k[layer, head // self.group, source].to(dtype)
+        if len(layer) * self.tokens <= GATHERED:
+            logits[:] = (self.q[layer, head].to(dtype) @ keys[..., None])[..., 0]
+        else:
+            for number, at in _groups(layer * self.n_heads + head):
+                queries = self.q[number // self.n_heads, number % self.n_heads].to(dtype)
+                logits[at] = keys[at] @ queries.mT
+        logits = soft_cap(logits.mul_(self.scale[layer, None].to(dtype)), self.cap)
+        weights = logits.sub_(self.log_sums[layer, head].to(dtype)).exp_()
         if self._windowed:
-            seen = torch.stack([self._masks[i] for i in layer.tolist()])
-            visible = seen.gather(2, source[:, None, None].expand(-1, self.tokens, 1))[..., 0]
+            visible = torch.empty_like(weights, dtype=torch.bool)
+            for mask in {id(mask): mask for mask in self._masks}.values():
+                same = torch.tensor([one is mask for one in self._masks], device=self.device)[layer]
+                visible[same] = mask.mT[source[same]]
         else:
             visible = torch.arange(self.tokens, device=self.device) >= source[:, None]
-        weights = weights * visible
-        return weights if self.post is None else weights * self.post[layer].double()
+        weights = weights.mul_(visible)
+        return weights if self.post is None else weights.mul_(self.post[layer].to(dtype))
+
+    def columns_of(self, component: Tensor) -> Tensor:
+        """The same for heads by token, as :meth:`component` counts them, in the prompt's own precision."""
+        if self._kept is not None:
+            return self._kept.flatten(0, 2)[component]
+        return self.columns(*self._places(component), self.dtype)
+
+    def _places(self, component: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Layer, head and source token of heads by token."""
+        rest = component // self.tokens
+        return rest // self.n_heads, rest % self.n_heads, component % self.tokens
 
     @property
     def _windowed(self) -> bool:
@@ -253,6 +310,31 @@ class PromptWrites:
         """v W_O of a layer's heads: [H, T, d_model]."""
         return self._values(layer) @ self.stream.output_weight(layer).mT
 
+    def written_rows(self, component: Tensor) -> Tensor:
+        """v W_O of heads by token, as :meth:`component` counts them: [n, d_model]."""
+        if self.tokens <= LONG:
+            return self._all_written().flatten(0, 2)[component]
+        rows = torch.empty(len(component), self.stream.model.d_model, dtype=self.dtype, device=self.device)
+        _, _, source = self._places(component)
+        for number, at in _groups(component // self.tokens):
+            layer, head = divmod(number, self.n_heads)
+            value = self.v[layer, head // self.group, source[at]]
+            rows[at] = value @ self.stream.output_weight(layer)[head].mT
+        return rows
+
+    def lengths(self, layer: int) -> Tensor:
+        """‖v W_O‖ of every head by token below a layer: [layers · H · T]."""
+        if self._lengths is None:
+            if self.tokens <= LONG:
+                self._lengths = self._all_written().norm(dim=-1)
+            else:
+                made = []
+                for below in range(self.n_layers):
+                    output, values = self.stream.output_weight(below), self._values(below)
+                    made.append(((values @ (output.mT @ output)) * values).sum(-1).clamp(min=0).sqrt())
+                self._lengths = torch.stack(made)
+        return self._lengths[:layer].flatten()
+
     def _all_written(self) -> Tensor:
         if self._written is None:
             self._written = torch.stack([self.written(layer) for layer in range(self.n_layers)])
@@ -264,6 +346,13 @@ class PromptWrites:
 
     def _values(self, layer: int) -> Tensor:
         return self.v[layer].repeat_interleave(self.group, dim=0)
+
+
+def _groups(numbers: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Every number that occurs, and where."""
+    order = numbers.argsort(stable=True)
+    distinct, counts = numbers[order].unique_consecutive(return_counts=True)
+    yield from zip(distinct.tolist(), order.split(counts.tolist()), strict=True)
 
 
 def _one_cap(model: Model, caps: Sequence[float | None]) -> float | None:
@@ -290,62 +379,3 @@ def _masks(stream: Stream, prompt: int, span: slice) -> list[Tensor]:
                 made[id(mask)] = mask[min(prompt, mask.shape[0] - 1), 0, span, span]
         masks.append(made[id(mask)])
     return masks
-
-
-# --- single signals, as vectors: in float64 and from the written vectors themselves, so that they also check the search
-
-
-def component_writes(up: PromptWrites, component: Component) -> Tensor:
-    """What one component wrote into the stream at every position: [T, d_model].
-
-    A head without a source token (−1) is the whole head: what it carried from all of them.
-    """
-    if component.kind == "head" and component.source < 0:
-        every = torch.arange(up.tokens, device=up.device)
-        layer, head = (torch.full_like(every, x) for x in (component.layer, component.index))
-        weights = up.columns(layer, head, every)
-        values = up.v[component.layer, component.index // up.group].double()
-        return weights.mT @ values @ up.stream.output_weight(component.layer)[component.index].double().mT
-    if component.kind == "head":
-        layer, head, source = (
-            torch.tensor([x]) for x in (component.layer, component.index, component.source)
-        )
-        weights = up.columns(layer.to(up.device), head.to(up.device), source.to(up.device))[0]
-        value = up.v[component.layer, component.index // up.group, component.source].double()
-        write = up.stream.output_weight(component.layer)[component.index].double() @ value
-        return weights[:, None] * write
-    if component.kind == "embedding":
-        return up.static[0].double()
-    last = component.kind == "mlp"
-    return up.static[1 + component.layer * up.per_layer + (up.per_layer - 1 if last else 0)].double()
-
-
-def component_shares(up: PromptWrites, head: Head, side: Side, component: Component) -> Tensor:
-    """A component's share of the head's query or key at every position: [T, d_head], after QK-norm and RoPE."""
-    layer = head.layer
-    maps, scalars = side_maps(up.stream.model, layer, side, torch.float64), up.stream.scalars(layer, side)
-    index = head.index if side == "query" else head.index // up.group
-    if component.kind == "offset":
-        assert maps.offset is not None
-        vectors = maps.offset[index] * scalars.offset[up.prompt, up.span, index, None].double()
-    else:
-        vectors = component_writes(up, component) @ maps.matrix[index].mT
-        vectors = vectors * scalars.stream[up.prompt, up.span, index, None].double()
-    rotary = up.stream.rotary(layer, up.prompt)
-    return vectors if rotary is None else rotary.turn(vectors[None, None])[0, 0]
-
-
-def signal_vectors(up: PromptWrites, signal: Signal, query: int, shares: Tensor | None = None) -> Tensor:
-    """A signal in head space.
-
-    On the query side [d_head], at the position ``query``; on the key side [T, d_head], at every key. Taking it
-    from the query (from the keys as this row sees them) removes the signal and nothing else. ``shares`` are the
-    writer's, where they are at hand.
-    """
-    head, chosen = signal.head, list(signal.channels)
-    query_map, key_map = up.maps_at(head, query)
-    if shares is None:
-        shares = component_shares(up, head, signal.side, signal.writer)
-    if signal.side == "query":
-        return (shares[query] @ query_map[:, chosen]) @ key_map[chosen]
-    return (shares @ key_map[chosen].mT) @ query_map[:, chosen].mT

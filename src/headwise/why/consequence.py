@@ -16,7 +16,8 @@ from headwise.model.edits import SetOutput
 from headwise.tracing.causes import attention
 from headwise.tracing.seeds import Readout
 from headwise.tracing.table import LogOddsTable
-from headwise.tracing.writes import PromptWrites, component_writes
+from headwise.tracing.vectors import component_writes
+from headwise.tracing.writes import PromptWrites
 from headwise.types import AnswerIds, Cell, Component
 
 TOKENS = 5

@@ -26,8 +26,9 @@ from headwise.randomness import keyed
 from headwise.tracing.causes import attention as softmax_row
 from headwise.tracing.search import SideSignals
 from headwise.tracing.table import LogOddsTable
+from headwise.tracing.vectors import component_shares
 from headwise.tracing.writers import WriterSet, next_best, writers_row
-from headwise.tracing.writes import PromptWrites, component_shares
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Side, Subspace
 from headwise.why.consequence import set_row, without_cell
 from headwise.why.controls import TRIED, Control, controls
