@@ -26,7 +26,8 @@ from headwise.basis_names import BasisKind, BasisName
 from headwise.contrast.roles import ordinary_tokens
 from headwise.errors import HeadwiseError
 from headwise.tokens import shown
-from headwise.tracing.writes import PromptWrites, component_writes
+from headwise.tracing.vectors import component_writes
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Head, HeadLike, Side
 
 if TYPE_CHECKING:
