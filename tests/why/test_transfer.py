@@ -12,7 +12,8 @@ import headwise
 from headwise.circuits.counterfactual import Removal, edited_attention
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
-from headwise.tracing.writes import PromptWrites, component_shares
+from headwise.tracing.vectors import component_shares
+from headwise.tracing.writes import PromptWrites
 from headwise.why.explain import Explanation, explain
 from headwise.why.transfer import stands_for
 

@@ -16,7 +16,8 @@ from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.show.contrast.terminal import vocabulary_table
 from headwise.show.why.terminal import explanation
-from headwise.tracing.writes import PromptWrites, component_writes
+from headwise.tracing.vectors import component_writes
+from headwise.tracing.writes import PromptWrites
 from headwise.types import Head
 from headwise.why.explain import explain
 from headwise.why.vocabulary import HINT, Vocabulary, _output, head_vocabulary
