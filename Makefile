@@ -26,7 +26,8 @@ LONG   := hostile or calibration or cluster
 # needs. TORCH_INDEX= (empty) does without it; where it is out of reach, pip goes on with what it can reach.
 TORCH_INDEX ?= $(if $(filter Linux,$(shell uname -s)),https://download.pytorch.org/whl/cpu)
 
-.PHONY: setup demo app check test test-long test-all fuzz lint bench web docs reference lock clean
+.PHONY: setup demo app check check-rest check-lint check-beside test test-rest test-beside test-long test-all fuzz lint \
+        bench web docs reference lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -62,20 +63,34 @@ demo: setup
 app: setup
 	@$(BIN)/headwise app "$(PROMPT)"
 
-# Lint and tests at the same time, a core for each; what lint has to say comes after the tests. Tiny models gain
-# nothing from a second thread, and threads that wait must not take a core.
-check: setup
-	@$(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & lint=$$!; trap "kill $$lint 2>/dev/null" INT TERM; \
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --durations=10 --ignore=tests/e2e -m "not (real or slow or $(LONG))"; \
-	tests=$$?; wait $$lint; lint=$$?; cat $(VENV)/lint.log; [ "$$tests $$lint" = "0 0" ]
+# Two jobs at a time, a core for each. The first one is watched as it runs; what the others have to say is kept in files
+# and comes after it. All are children in the foreground, so that Ctrl-C ends every one of them. Tiny models gain nothing
+# from a second thread, and threads that wait must not take a core.
+at_once = rm -f $(2); $(MAKE) --no-print-directory -kj2 $(1); status=$$?; cat $(2); exit $$status
+PYTEST := exec $(BIN)/python -m pytest --durations=10
+SAID   := $(addprefix $(VENV)/,lint.log beside.log)
+check-rest check-beside test-rest test-beside: export OMP_NUM_THREADS = 1
+check-rest check-beside: export OMP_WAIT_POLICY = passive
 
-# Two processes, a core for each. What the first has to say comes after the second has ended.
+# Types take as long as a third of the tests, so these follow them while the rest go on.
+BESIDE := $(addprefix tests/,bases circuits cli contrast tasks toy)
+FAST   := -m "not (real or slow or $(LONG))" --ignore=tests/e2e
+check: setup
+	@$(call at_once,check-rest check-lint check-beside,$(SAID))
+check-rest:
+	@$(PYTEST) $(FAST) $(addprefix --ignore=,$(BESIDE))
+check-lint:
+	@exec $(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1
+check-beside:
+	@$(PYTEST) $(FAST) $(BESIDE) >$(VENV)/beside.log 2>&1
+
 FIRST := $(addprefix tests/,bases circuits cli contrast model)
 test: setup
-	@export OMP_NUM_THREADS=1; $(BIN)/python -m pytest --durations=10 $(FIRST) >$(VENV)/test.log 2>&1 & first=$$!; \
-	trap "kill $$first 2>/dev/null" INT TERM; \
-	$(BIN)/python -m pytest --durations=10 $(addprefix --ignore=,$(FIRST)); rest=$$?; \
-	wait $$first; first=$$?; cat $(VENV)/test.log; [ "$$first $$rest" = "0 0" ]
+	@$(call at_once,test-rest test-beside,$(VENV)/beside.log)
+test-rest:
+	@$(PYTEST) $(addprefix --ignore=,$(FIRST))
+test-beside:
+	@$(PYTEST) $(FIRST) >$(VENV)/beside.log 2>&1
 
 # What test-all adds to test.
 test-long: setup
