@@ -128,7 +128,7 @@ def test_rare_and_nameless_signals_stay_in_the_denominator() -> None:
     one = a_test(0.65, 0.4, 4)
     alone, among = judged([one])[0], judged([one, *[None] * 99])[0]
     assert among.q == pytest.approx(min(1.0, 100 * alone.q))
-    share = share_named([*["named"] * 3, *["too rare"] * 2, "no name"], ["a"] * 6)
+    share = share_named(["named", "named", "named", "too rare", "too rare", "no name"], ["a"] * 6)
     assert (share.mean, share.n) == (0.5, 6)
 
 
@@ -141,7 +141,7 @@ def test_discoveries_are_scipys() -> None:
 
 
 def test_a_share_has_an_interval_over_heads_that_is_wider_where_heads_agree() -> None:
-    verdicts: list[NameVerdict] = [*["named"] * 50, *["no name"] * 50]
+    verdicts: list[NameVerdict] = ["named" if i < 50 else "no name" for i in range(100)]
     agree = share_named(verdicts, [i // 10 for i in range(100)])
     alone = share_named(verdicts, list(range(100)))
     assert (agree.low, agree.high) == (alone.low, alone.high)
