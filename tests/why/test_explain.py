@@ -10,16 +10,16 @@ from dataclasses import replace
 import pytest
 import torch
 from tiny import VARIANTS, prompts_of, tiny
+from tiny_banks import random_bank
 
 import headwise
-from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.errors import HeadwiseError
 from headwise.model.attend import soft_cap
 from headwise.model.model import Model
 from headwise.tracing.seeds import Readout, last_of, likelihood_shares
 from headwise.tracing.table import log_odds_table
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Component, Head, Side, Subspace
+from headwise.types import Cell, Component, Head, Side
 from headwise.why.attention import sinks_of
 from headwise.why.explain import Explanation, explain
 from headwise.why.proof import ControlTest, NextBest, Outcome, Proof, Verdict, verdict
@@ -29,27 +29,6 @@ from headwise.why.what import swap_partner, what
 IDS = prompts_of(11)[0]
 SIDES: tuple[Side, ...] = ("query", "key")
 PROMPT = "When John and Mary went to the store, John gave a drink to"
-
-
-def _bank(model: Model, head: Head, ranks: tuple[int, ...] = (2, 1)) -> FeatureBank:
-    generator = torch.Generator().manual_seed(3)
-
-    def subspace(rank: int) -> Subspace:
-        return Subspace.spanned_by(torch.randn(model.d_head, rank, generator=generator, dtype=torch.float64))
-
-    features = tuple(
-        BankFeature(
-            name=f"feature {n}",
-            head=head,
-            query=subspace(rank),
-            key=subspace(rank),
-            sigma=torch.ones(rank).double(),
-            rank_energy=rank,
-            rank_null=rank,
-        )
-        for n, rank in enumerate(ranks)
-    )
-    return FeatureBank(model.name, model.weight_hash, "made up", features)
 
 
 def test_an_explanation_may_begin_anywhere() -> None:
@@ -69,7 +48,7 @@ def test_an_explanation_may_begin_anywhere() -> None:
 def test_every_part_sums_and_prediction_is_observation_on_every_family(name: str) -> None:
     model = tiny(name, torch.float64)
     head = Head(3, 1)
-    why = explain(model, IDS, head=head, query=-1, features=_bank(model, head))
+    why = explain(model, IDS, head=head, query=-1, features=random_bank(model, head))
     seen = model.capture([IDS], heads=[head], queries=-1, want=("scores", "pattern", "q", "k"))
     what, who = why.what, why.who
     scale, q, k = float(seen.scale[0]), seen.q[0, 0, 0], seen.k[0, 0]
@@ -321,7 +300,7 @@ def test_wrong_questions_get_one_line() -> None:
         explain(model, " ")
     with pytest.raises(HeadwiseError, match="one token long"):
         explain(model, [4])
-    bank = _bank(model, Head(2, 1))
+    bank = random_bank(model, Head(2, 1))
     with pytest.raises(HeadwiseError, match=r"L1H0 has no features in the bank; it has those of L2H1"):
         explain(model, IDS, head="L1H0", features=bank)
     with pytest.raises(HeadwiseError, match="this bank of features is of"):

@@ -40,8 +40,9 @@ def test_scores_are_the_cosine_and_the_models_own_logits(variant: str) -> None:
     raised = tokens.unembedding(vector)[0]
     norm: Any = getattr(model.anatomy.trunk, model.anatomy.family.final_norm)
     with torch.no_grad():
+        weight: Any = model.anatomy.unembedding.weight
         normed = vector if norm is None else norm(vector) - norm(torch.zeros_like(vector))
-        logits = (normed @ model.anatomy.unembedding.weight.mT)[0][tokens.ids]  # type: ignore[operator]
+        logits = (normed @ weight.mT)[0][tokens.ids]
     moved = logits - logits.mean()
     assert [one.score for one in raised.most] == pytest.approx(moved.topk(3).values.tolist(), abs=1e-4)
     assert raised.least[0].score == pytest.approx(float(moved.min()), abs=1e-4)
@@ -51,8 +52,8 @@ def test_a_head_that_is_planted_reads_and_writes_its_tokens() -> None:
     model = tiny("llama")
     anatomy, head = model.anatomy, Head(2, 1)
     embedding = model.hf.get_input_embeddings().weight.detach()
-    unembedding = anatomy.unembedding.weight.detach()
-    assert isinstance(unembedding, torch.Tensor)
+    last: Any = anatomy.unembedding
+    unembedding: torch.Tensor = last.weight.detach()
     norm = anatomy.attention_norm(2)
     final = anatomy.final_norm()
     assert norm is not None and final is not None

@@ -26,17 +26,20 @@ EdgeKind = Literal["causal", "account"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A component at token positions. For every kind but ``head``, ``query`` and ``key`` are its one token.
-
-    ``layer`` is −1 for the embedding and for heads' offsets, and the number of layers for the answer.
-    """
+    """A component at token positions. For every kind but ``head``, ``query`` and ``key`` are its one token."""
 
     kind: NodeKind
+    """Head, MLP, embedding, bias, offset or the answer."""
     layer: int
+    """Its layer; −1 for the embedding and for heads' offsets, the number of layers for the answer."""
     head: int | None
+    """A head's index in its layer."""
     query: int
+    """Where it writes."""
     key: int
+    """What it reads; for all but heads the same token."""
     attention: float | None = None
+    """A firing's attention."""
 
     @property
     def id(self) -> str:
@@ -79,25 +82,27 @@ class Node:
 class Edge:
     """What one component wrote into some channels of one side of a firing, or what an MLP owes to one that it read.
 
-    ``weight`` is the attention that its removal took (for an edge into the answer: its share of the answer);
-    ``channels`` are in the order of removal, none for an edge into the answer; ``strengths`` are what was written along
-    each channel (in the singular basis along u_k at the query, v_k at the key's token), as the head reads it.
-    ``signal`` is the removed vector in the head's space (of the query, or of the key at the node's key token), kept on
-    request.
-
     An *account* goes into an MLP, has no channels, and is not causal: nothing was removed to find it. Its weight is the
     part of what the MLP's write took above that it accounts for: of the attention, on that ``side`` of the heads that
     read the MLP, or of the answer (``account_of``).
     """
 
     source: str
+    """The id of the node that wrote."""
     target: str
+    """The id of the node that reads."""
     side: Side
+    """Whether it enters the query or the key."""
     weight: float
+    """The attention that its removal took; into the answer, its share of the answer."""
     channels: tuple[int, ...] = ()
+    """In the order of removal; none into the answer."""
     strengths: tuple[float, ...] = ()
+    """What was written along each channel (singular: along u_k at the query, v_k at the key), as the head reads it."""
     signal: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
+    """The removed vector in the head's space (of the query, or of the key at the key's token), kept on request."""
     account_of: Unit | None = None
+    """For an account, what its weight is a part of."""
 
     @property
     def kind(self) -> EdgeKind:
@@ -125,10 +130,15 @@ class Counterfactual:
     """What happened to one attention when the signals of one side (or both) were removed."""
 
     target: str
+    """The id of the firing."""
     side: Sides
+    """The side that signals were removed from."""
     removed: int
+    """How many."""
     attention: float
+    """Untouched."""
     predicted: float
+    """Without them, by the algebra."""
     edited: float | None = None
     """The attention of the really edited forward pass, where it was run."""
     controls: tuple[float, ...] = ()

@@ -186,6 +186,7 @@ class Outcome:
     attention: float
     """Mean over the cells."""
     probability: float
+    """Of the answer."""
     lead: float
     """Logit of the answer minus that of the wrong one (or of the mean token)."""
     cells: tuple[float, ...] = ()

@@ -33,8 +33,11 @@ class WriterShare:
     """One writer that an MLP read: its share of a reading, and the effect of leaving it out of the MLP's input."""
 
     writer: Component
+    """What the MLP read."""
     share: float
+    """Its share; shares sum to the total."""
     effect: float
+    """By how much the reading changes without it; effects need not sum to anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,9 @@ class NeuronShare:
     """One neuron's share of a reading."""
 
     index: int
+    """Its number in the MLP."""
     share: float
+    """Its share; shares sum to the total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +55,9 @@ class SignedTotals:
     """Shares cancel: what all that help bring, and what all that hinder take (negative)."""
 
     helping: float
+    """All positive parts together."""
     hindering: float
+    """All negative parts together."""
 
     @classmethod
     def of(cls, shares: Tensor) -> SignedTotals:
@@ -66,7 +73,9 @@ class MLPAccount:
     """What readings of an MLP's write at one position or several are made of, two ways that both sum to ``total``."""
 
     mlp: Component
+    """The MLP that wrote."""
     positions: tuple[int, ...]
+    """Where it wrote."""
     total: float
     """The readings of what the MLP wrote in the recorded pass, summed."""
     writers: tuple[WriterShare, ...]
@@ -74,6 +83,7 @@ class MLPAccount:
     others: float
     """What all other writers bring together."""
     by_writer: SignedTotals
+    """All that helps and all that hinders among what it read."""
     neurons: tuple[NeuronShare, ...]
     """The strongest neurons of both signs, largest first."""
     other_neurons: float
@@ -81,6 +91,7 @@ class MLPAccount:
     constant: float
     """What passes no neuron: the output bias."""
     by_neuron: SignedTotals
+    """All that helps and all that hinders among its neurons."""
     error: float
     """How far the writers' shares are from summing to the total, relative to what they bring without sign."""
 

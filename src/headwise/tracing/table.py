@@ -230,7 +230,9 @@ class WriterTable:
     """Writers × channels of one side, in log-odds (nats)."""
 
     side: Side
+    """The side that the writers wrote into."""
     attention: float
+    """The cell's attention."""
     total: float
     """log(A / (1 − A)) + log(keys − 1): what all cells sum to."""
     writers: tuple[Component | None, ...]

@@ -33,14 +33,19 @@ class WriterSet:
     """Whole writers of one side, in the order of their removal."""
 
     side: Side
+    """The side that they wrote into."""
     attention: float
+    """Of the cell, untouched."""
     threshold: float
+    """What the attention had to fall below."""
     after: float
     """The attention without them, by the algebra; with no members, what it was."""
     members: tuple[Component, ...]
+    """The writers; none where no set does."""
     drops: tuple[float, ...]
     """The attention that each removal took; they sum to the whole fall."""
     order: Order
+    """Which of the two greedy orders gave it."""
 
     @property
     def resolved(self) -> bool:

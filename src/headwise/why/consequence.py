@@ -29,7 +29,9 @@ class TokenEffect:
     """What is added to one token's logit, against the mean token."""
 
     token: str
+    """The token as text."""
     logit: float
+    """What is added to its logit."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ class DirectEffect:
     """What is added to the answer's logit, against the mean token and against the wrong one."""
 
     answer: float
+    """To the answer's logit, against the mean token."""
     lead: float
+    """To its lead over the wrong one."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,13 @@ class Consequence:
     """
 
     raised: tuple[TokenEffect, ...]
+    """The tokens it raises most."""
     lowered: tuple[TokenEffect, ...]
+    """The tokens it lowers most."""
     direct: DirectEffect | None
+    """What it adds to the answer itself; None where the answer is made at another token."""
     path: Outcome | None = None
+    """The model without the cell; None where the row sees nothing else."""
 
 
 def consequence(up: PromptWrites, cell: Cell, answer: AnswerIds, text: Callable[[int], str]) -> Consequence:

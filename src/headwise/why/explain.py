@@ -139,7 +139,7 @@ class Explanation:
         return self.tables[side]
 
     def to_json(self) -> dict[str, Any]:
-        """One document: question, attention, what, who, cause, proof (docs: How to read each number)."""
+        """One document (docs: The explanation's document)."""
         return to_json(self)
 
     def figure(self) -> go.Figure:

@@ -20,22 +20,17 @@ from torch import Tensor
 
 from headwise.circuits.counterfactual import Outcome, Removal, outcomes
 from headwise.contrast.bank import BankFeature
-from headwise.contrast.subspaces import random_subspaces
-from headwise.model.edits import Edit, RemoveWithin, SwapWithin, VectorEdit
-from headwise.randomness import keyed
-from headwise.tracing.causes import attention as softmax_row
+from headwise.model.edits import Edit
 from headwise.tracing.search import SideSignals
 from headwise.tracing.table import LogOddsTable
 from headwise.tracing.vectors import component_shares
 from headwise.tracing.writers import WriterSet, next_best, writers_row
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Component, Side, Subspace
+from headwise.types import Cell, Component, Side
 from headwise.why.consequence import set_row, without_cell
 from headwise.why.controls import TRIED, Control, controls
+from headwise.why.feature_tests import FeatureTest, feature_edits, feature_tests
 from headwise.why.question import Answer
-
-SUBSPACES = 100
-"""Random subspaces against which a named feature is tested, at least."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +53,17 @@ class ControlTest:
     """One kind of control: what its draws leave of the attention, and what some of them do to the answer."""
 
     name: str
+    """``channels``, ``writers`` or ``directions``."""
     text: str
+    """What is removed instead of the cause."""
     left: tuple[float, ...]
     """The attention that each draw leaves, by the algebra."""
     p: float
+    """How likely a draw leaves no more attention than the cause does."""
     effects: tuple[float, ...] = ()
     """Changes of the yardstick, in edited passes, of the first draws."""
     answer_p: float | None = None
+    """How likely one changes the answer as much; None where none was tried."""
 
     @property
     def attention(self) -> Spread:
@@ -77,13 +76,16 @@ class ControlTest:
 
 @dataclass(frozen=True)
 class SignalsTest:
-    """The signals that refine the cause, single channels of writers of the same side, and their controls: attention
-    alone, by the algebra."""
+    """The signals that refine the cause, single channels of writers, and their controls: attention by the algebra."""
 
     side: Side
+    """The side that the signals enter."""
     before: float
+    """The attention as it is."""
     after: float
+    """The attention without them."""
     controls: tuple[ControlTest, ...]
+    """Random removals as long as they are."""
 
     @property
     def specific(self) -> Word:
@@ -96,41 +98,33 @@ class NextBest:
     """As many other writers of the same side: the attention without them, by the algebra and in the model."""
 
     writers: tuple[Component, ...]
+    """The other writers, those of the largest part."""
     predicted: float
+    """The attention without them, by the algebra."""
     observed: Outcome
-
-
-@dataclass(frozen=True)
-class FeatureTest:
-    """A named feature, removed from the query or swapped between the key and its strongest rival.
-
-    Controls are random subspaces of the same rank; their attention follows from the same algebra, which ``predicted``
-    against ``observed`` shows to be exact.
-    """
-
-    name: str
-    kind: str
-    """ablation or swap"""
-    predicted: float
-    observed: Outcome
-    controls: tuple[float, ...]
-    percentile: float
+    """The model without them."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The model as it is, without the cause, and without what the controls take; nothing but ``before`` where there is
-    no cause."""
+    """The model as it is, without the cause, and without what the controls take; ``before`` alone without a cause."""
 
     side: Side | None
+    """The side that the cause is taken from; None where there is none."""
     before: Outcome
+    """The model as it is."""
     path: Outcome | None
     """Without the cell itself: the row renormalised."""
     after: Outcome | None = None
+    """The model without the cause."""
     predicted: float | None = None
+    """The attention without the cause, by the algebra."""
     next_best: NextBest | None = None
+    """The model without as many other writers instead."""
     controls: tuple[ControlTest, ...] = ()
+    """Random removals as long as the cause."""
     features: tuple[FeatureTest, ...] = ()
+    """Named features, removed and swapped."""
     signals: SignalsTest | None = None
     """The cause in finer parts, beside controls of its own."""
 
@@ -203,7 +197,7 @@ def prove(
     cell, cause = table.cell, foreseen.cause
     others, left = foreseen.others, foreseen.left
     tests = [
-        (feature, kind, edit) for feature in features for kind, edit in _feature_edits(cell, feature, rival)
+        (feature, kind, edit) for feature in features for kind, edit in feature_edits(cell, feature, rival)
     ]
     without = without_cell(table)
     plans: list[Sequence[Edit]] = [[], *([edit] for _, _, edit in tests)]
@@ -217,11 +211,11 @@ def prove(
     token_ids, clean = stream.token_ids[up.prompt], stream.clean_pass(up.prompt)
     seen = outcomes(stream.model, token_ids, plans, answer, [cell], start=stream.start, clean=clean)
     before, seen = seen[0], seen[1:]
-    feature_tests = _feature_tests(up, cell, tests, seen, rival, max(SUBSPACES, min(draws, 1000)), seed)
+    named = feature_tests(up, cell, tests, seen, rival, draws, seed) if tests else ()
     seen = seen[len(tests) :]
     after = None if cause is None else seen.pop(0)
     path = None if without is None else _at(seen.pop(0), 0.0)
-    proven = Proof(None if cause is None else cause.side, before, path, features=feature_tests)
+    proven = Proof(None if cause is None else cause.side, before, path, features=named)
     if cause is None or after is None:
         return proven
     best = NextBest(others, left, _at(seen.pop(0), left)) if others and left is not None else None
@@ -234,7 +228,7 @@ def prove(
         predicted=cause.after,
         next_best=best,
         controls=tuple(_tested(one, seen, answer, before, change) for one in foreseen.controls),
-        features=feature_tests,
+        features=named,
         signals=foreseen.signals,
     )
 
@@ -268,68 +262,6 @@ def _tested(
     )
 
 
-# --- named features --------------------------------------------------------------------------------------------------
-
-
-def _feature_tests(
-    up: PromptWrites,
-    cell: Cell,
-    tests: Sequence[tuple[BankFeature, str, VectorEdit]],
-    seen: Sequence[Outcome],
-    rival: int | None,
-    draws: int,
-    seed: int,
-) -> tuple[FeatureTest, ...]:
-    made = []
-    for (feature, kind, edit), observed in zip(tests, seen, strict=False):
-        predicted = _edited_cell(up, cell, edit)
-        rank = feature.query.rank if kind == "ablation" else feature.key.rank
-        generator = keyed(seed, "subspaces", feature.name, kind)
-        drawn = [
-            _edited_cell(up, cell, dict(_feature_edits(cell, feature, rival, within=Subspace(basis)))[kind])
-            for basis in random_subspaces(up.stream.model.d_head, rank, draws, generator=generator)
-        ]
-        percentile = _percentile(predicted, drawn)
-        made.append(FeatureTest(feature.name, kind, predicted, observed, tuple(drawn), percentile))
-    return tuple(made)
-
-
-def _feature_edits(
-    cell: Cell, feature: BankFeature, rival: int | None, within: Subspace | None = None
-) -> list[tuple[str, VectorEdit]]:
-    """Remove the feature from the query; swap it between the key and the strongest rival."""
-    query, key = within or feature.query, within or feature.key
-    made: list[tuple[str, VectorEdit]] = [
-        ("ablation", RemoveWithin(head=cell.head, side="query", subspace=query, positions=cell.query))
-    ]
-    if rival is not None:
-        made.append(
-            (
-                "swap",
-                SwapWithin(head=cell.head, first=cell.key, second=rival, subspace=key, seen_by=cell.query),
-            )
-        )
-    return made
-
-
-def _edited_cell(up: PromptWrites, cell: Cell, edit: VectorEdit) -> float:
-    """The cell's attention after an edit of its query or of the keys its row sees, by the algebra alone."""
-    (head, d, s), layer = cell, cell.head.layer
-    q: Tensor = up.q[layer, head.index].double()
-    k: Tensor = up.k[layer, head.index // up.group].double()
-    if edit.side == "query":
-        q = edit.apply(q)
-    else:
-        k = edit.apply(k)
-    row = softmax_row((k @ q[d]) * float(up.scale[layer]), up.visible(layer)[d], up.cap)
-    return float(row[s])
-
-
-def _percentile(value: float, controls: Sequence[float]) -> float:
-    """Share of controls that left more attention, in percent."""
-    return 100.0 * sum(control > value for control in controls) / len(controls)
-
-
 # --- three words -----------------------------------------------------------------------------------------------------
 
 LEVEL = 0.05
@@ -339,11 +271,14 @@ LEAST = 0.1
 
 @dataclass(frozen=True)
 class Word:
-    """Whether a word is said, the number it rests on, and how likely a control does as much. None: not measured."""
+    """One word of the verdict."""
 
     said: bool | None = None
+    """Whether the word is said; None where it was not measured."""
     value: float | None = None
+    """The number it rests on."""
     p: float | None = None
+    """How likely a control does as much; None where there is no control."""
 
 
 @dataclass(frozen=True)
@@ -351,8 +286,11 @@ class Verdict:
     """What can be said of the cause of an attention."""
 
     specific: Word = Word()
+    """No matched control takes as much attention; its value is the attention taken."""
     redundant: Word = Word()
+    """As many other writers take at least half as much; its value is the share that they take."""
     matters: Word = Word()
+    """The answer changes, and by more than under the controls; its value is the change in nats."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -79,9 +79,13 @@ class Answer(AnswerIds):
     """What the model says after the prompt, and the token it is compared with."""
 
     wrong: int  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
+    """The token id that it is compared with: the user's, or the model's next choice."""
     text: str
+    """The answer as text."""
     wrong_text: str
+    """What it is compared with, as text."""
     probability: float
+    """Of the answer, after the prompt."""
     lead: float
     """Logit of the answer minus that of the wrong one."""
     predicted: str
@@ -107,7 +111,9 @@ class RunnerUp:
     """Another cell that could have been asked about, and the number by which it was ranked."""
 
     cell: Cell
+    """The cell."""
     score: float
+    """What it brings for the answer, or its attention, by which it was ranked."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,11 @@ class Question:
     """One cell of one head's pattern, how it was chosen, and what came after it in the ranking."""
 
     cell: Cell
+    """The head, the position that attends and the one it attends to."""
     because: str
+    """How it was chosen, as a clause."""
     runners_up: tuple[RunnerUp, ...] = ()
+    """The cells that came next in the ranking."""
     notices: tuple[str, ...] = ()
     """What a reader must know before the answer."""
 

@@ -27,11 +27,15 @@ class ChannelPart:
     """One channel's part of the log-odds, and of the logit itself."""
 
     channel: int
+    """Its number."""
     log_odds: float
+    """Its part of the log-odds."""
     logit: float
+    """Its part of the logit."""
     stable: bool
     """Whether the channel stays what it is with other texts, so that its number means something."""
     name: str | None = None
+    """What it is called, if it has a name."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,13 @@ class FeaturePart:
     """One named feature's part of the log-odds (Shapley over the features, so that no order is chosen)."""
 
     name: str
+    """The feature's name."""
     rank: int
+    """How many dimensions of the query it takes."""
     value: float
+    """Its part of the log-odds."""
     logit: float
+    """Its part of the logit."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,9 @@ class RivalChannel:
     """By how much the winner's logit is larger in one channel."""
 
     channel: int
+    """Its number."""
     value: float
+    """The winner's logit in it less the rival's."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +67,13 @@ class Rival:
     """Another key, why it lost: the channels in which the winner's logit is larger."""
 
     key: int
+    """The position of the other key."""
     attention: float
+    """What it gets."""
     gap: float
+    """By how much its logit is smaller; below 0 it is ahead."""
     channels: tuple[RivalChannel, ...]
+    """The channels in which the winner is ahead most."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +85,29 @@ class What:
     """
 
     attention: float
+    """The cell's softmax weight."""
     log_odds: float
+    """log(A / (1 − A)) + log(keys − 1): what all parts sum to."""
     keys: int
+    """How many keys the row sees."""
     logit: float
+    """scale · q·k, before a soft-cap."""
     relative: float
+    """The logit less the mean of the other visible ones."""
     channels: tuple[ChannelPart, ...]
     """Every channel, the largest part first, whatever its sign."""
     channels_needed: int
     """How many channels rebuild the relative logit to 10 %."""
     sparsity: float
+    """Of the relative logit over channels: 1 ÷ channels if one does it all, 1 if all are equal."""
     by_channel: SignedTotals
+    """All that helps and all that hinders among the channels."""
     features: tuple[FeaturePart, ...]
+    """The parts of named features, if a bank was given."""
     unexplained: float
+    """The log-odds less what the features make."""
     rivals: tuple[Rival, ...]
+    """The strongest other keys."""
     error: float
     """How far the channels' and the writers' sums are from the log-odds, at most."""
 
@@ -168,9 +192,13 @@ class PlaceSplit:
     """Four parts of a cell's log-odds. Each has a sign and may exceed the total: they are no percentages."""
 
     content: float
+    """What the token is, wherever it is."""
     place: float
+    """Where it is, whatever it is."""
     interaction: float
+    """What only both together make."""
     level: float
+    """All logits together; 0 without a soft-cap."""
 
     @property
     def total(self) -> float:

@@ -35,11 +35,15 @@ class WriterRow:
     """
 
     side: Side
+    """The side that it wrote into."""
     writer: Component | None
+    """Who wrote; None is all others together."""
     log_odds: float
+    """Its part of the log-odds, over all channels."""
     channels: tuple[float, ...]
     """Its part in each channel of :attr:`What.shown`; what is left of ``log_odds`` is in all other channels."""
     count: int = 1
+    """How many writers the row stands for."""
     cause: bool = False
     """Whether it belongs to the set of whole writers that causes the attention."""
     mlp: MLPAccount | None = None
@@ -51,9 +55,13 @@ class FeatureWriter:
     """What one component wrote into a feature's subspace, as its part of the feature's log-odds."""
 
     component: Component
+    """Who wrote."""
     side: Side
+    """The side that it wrote into."""
     position: int
+    """Where: the query, or the key."""
     log_odds: float
+    """Its part of the feature's log-odds."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,13 @@ class FeatureWriters:
     """The writers of one feature on both sides; each side sums to ``log_odds``."""
 
     name: str
+    """The feature's name."""
     log_odds: float
+    """The feature's part of the log-odds."""
     writers: tuple[FeatureWriter, ...]
+    """Both sides, the largest part first."""
     error: float
+    """How far a side's parts are from summing to it, at most."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +86,17 @@ class Who:
     """
 
     threshold: float
+    """The attention that a cause has to take the cell below."""
     rows: tuple[WriterRow, ...]
     """Each side's strongest writers and its cause, by the size of their part, then all others together."""
     totals: dict[Side, SignedTotals]
     """What all writers of a side that help bring, and what all that hinder take."""
     sets: dict[Side, WriterSet]
+    """Of each side, the whole writers that cause the attention."""
     signals: dict[Side, SideSignals]
     """The same question asked of single channels of writers."""
     features: tuple[FeatureWriters, ...] = field(default=())
+    """The writers of named features, if a bank was given."""
 
     def of(self, side: Side) -> tuple[WriterRow, ...]:
         """The rows of one side."""
