@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache, lru_cache
 from importlib import import_module
@@ -106,6 +106,7 @@ def inputs() -> dict[str, str]:
     )
     (folder / "garbage").write_bytes(bytes(range(256)) * 8)
     (folder / "prompt.txt").write_text(PROMPT["prompt"], encoding="utf-8")
+    write_lines(folder / "corpus.jsonl", answer_lines(24))
     names = {path.stem: str(path) for path in folder.iterdir()}
     return {**names, "answers": str(answers), "labelled": str(labelled)}
 
@@ -119,7 +120,7 @@ def sound(verb: str, under: str) -> dict[str, Any]:
         "trace": {"prompt": PROMPT["prompt"], "answer": PROMPT["answer"], "wrong": PROMPT["wrong"]},
         "intervene": {"given": have["circuit"], "top": "1", "draws": "1"},
         "heads": {"task": have["labelled"]},
-        "features": {"task": have["labelled"], "heads": "L1H0", "draws": "100", "test": "1"},
+        "features": {"task": have["labelled"], "heads": "L1H0", "draws": "100"},
         "circuits": {"task": have["answers"], "out": "run", "prompts": "1", "workers": "1"},
         "families": {"runs": have["run"], "no_causality": True, "sample": "2", "out": "families"},
         "sinks": {"task": have["answers"], "prompts": "4", "traced": "2", "proved": "1", "threshold": "0.1"},
@@ -128,7 +129,7 @@ def sound(verb: str, under: str) -> dict[str, Any]:
         "alignment": {"steps": "1", "seeds": "1"},
         "training": {"checkpoints": [str(DATA), str(DATA)], "prompts": "2"},
         "remove": {"name": "smollm2"},
-        "calibrate": {"corpus": have["prompt"], "texts": "8"},
+        "calibrate": {"corpus": have["corpus"], "texts": "8"},
         "doctor": {"model": str(DATA)},
         "completion": {"shell": "bash"},
     }
@@ -227,8 +228,17 @@ def lines(draw: st.DrawFn) -> list[str]:
             del values[name]
         else:
             values[name] = draw(hostile(found[verb, under], parameter))
-    words: list[str] = [verb, under] if under else [verb]
-    words += ["-q"] if draw(st.booleans()) else []
+    words, places = spelled(parameters, values, lambda: draw(st.booleans()))
+    start = [verb, under] if under else [verb]
+    quiet = ["-q"] if draw(st.booleans()) else []
+    return [*start, *quiet, *words, *(["--"] if draw(st.booleans()) else []), *places]
+
+
+def spelled(
+    parameters: dict[str, Any], values: dict[str, Any], joined: Callable[[], bool]
+) -> tuple[list[str], list[str]]:
+    """Values as the words of a line, options first; ``joined`` says whether the next one is ``--name=value``."""
+    words: list[str] = []
     places: list[str] = []
     for name, value in values.items():
         flag = next((one for one in parameters[name].opts if one.startswith("--")), None)
@@ -236,10 +246,11 @@ def lines(draw: st.DrawFn) -> list[str]:
             words.append(flag)
         elif value is not False:
             for one in value if isinstance(value, list) else [value]:
-                joined = flag is not None and draw(st.booleans())
-                said = [f"{flag}={one}"] if joined else [str(flag), str(one)] if flag else [str(one)]
-                (words if flag else places).extend(said)
-    return words + (["--"] if draw(st.booleans()) else []) + places
+                if flag is None:
+                    places.append(str(one))
+                else:
+                    words += [f"{flag}={one}"] if joined() else [flag, str(one)]
+    return words, places
 
 
 def read_once(name: Any = None, *, dtype: Any = "float32", **options: Any) -> Any:
@@ -324,3 +335,16 @@ def test_command_lines(arguments: list[str], typed: bytes) -> None:
     assert all(line.startswith("headwise: ") for line in before), said
     assert not before or "-q" not in arguments or arguments[0] in ("circuits", "sinks", "sparsity"), said
     assert not [name for name in os.listdir(".") if name.endswith(".part")]
+
+
+def test_what_lines_are_made_from_is_taken_as_it_is() -> None:
+    """A line that were refused before anything is changed in it would try nothing of its command."""
+    for (verb, under), command in commands().items():
+        parameters = {str(p.name): p for p in command.params}
+        values = sound(verb, under)
+        if not values or under == "remove":  # there is nothing to remove in a cache of one's own
+            continue
+        values |= {"model": str(DATA)} if "model" in parameters and "model" not in values else {}
+        words, places = spelled(parameters, values, lambda: False)
+        code, _, said = run([verb, *([under] if under else []), *words, *places], b"")
+        assert code == 0, (verb, under, said)
