@@ -59,7 +59,7 @@ def test_supersenses_of_a_wordnet_folder(tmp_path: Path) -> None:
         "  1 licence\ndog n 2 2 @ ~ 2 1 00001740 00002000\nbread n 1 1 @ 1 1 00002000\nhot_dog n 1 0 1 0 00002000\n",
         encoding="utf-8",
     )
-    with pytest.raises(HeadwiseError, match="has no data.verb and index.verb"):
+    with pytest.raises(HeadwiseError, match=r"has no data\.verb and index\.verb"):
         wordnet(tmp_path)
     (tmp_path / "data.verb").write_text("00003000 38 v 01 walk 0 000 01 + 02 00 | go\n", encoding="utf-8")
     (tmp_path / "index.verb").write_text("walk v 1 1 @ 1 1 00003000\n", encoding="utf-8")
