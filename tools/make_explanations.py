@@ -131,15 +131,10 @@ def short(value: Any) -> Any:
 
 
 def block(case: Case, document: dict[str, Any]) -> str:
-    """The command, what it printed last, and the head of the table that the sentences were made from."""
-    parts = [
-        f"```bash\n{case.command}\n```",
-        f"```text\n{wrapped(document['sentence'])}\n```",
-        table(document),
-    ]
-    if document["notices"]:
-        parts.append("\n".join(f"*{notice}*" for notice in document["notices"]))
-    return "\n\n".join(parts)
+    """The command, its notes and sentences, and the head of the table that the sentences were made from."""
+    said = [*(f"Note: {notice}" for notice in document["notices"]), document["sentence"]]
+    printed = "\n\n".join(map(wrapped, said))
+    return f"```bash\n{case.command}\n```\n\n```text\n{printed}\n```\n\n{table(document)}"
 
 
 def table(document: dict[str, Any]) -> str:
