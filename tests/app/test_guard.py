@@ -29,6 +29,14 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/tokens": {"text": "a"},
     "/api/prompts": {"tab": TAB, "text": "a b"},
     "/api/explain": {"tab": TAB, "job": TAB, "prompt": ID},
+    "/api/edit": {
+        "tab": TAB,
+        "prompt": ID,
+        "head": "L0H0",
+        "query": 1,
+        "key": 0,
+        "edits": [{"kind": "cut"}],
+    },
 }
 CHANGES = [*(("POST", path) for path in BODIES), ("DELETE", "/api/jobs/1")]
 API = [*(("GET", path) for path in READS), *CHANGES]

@@ -12,10 +12,14 @@ from browsing import browsed, fits
 from serving import Served, served
 from toy_answers import answer_lines, small_model
 
+from headwise.model.edits import Silence
+from headwise.types import Component, Head
 from headwise.why.explain import explain
 
 pytestmark = [browsed, pytest.mark.slow]
 PROMPT = answer_lines(3)[0]["prompt"]
+REFUSED = "the server responded with a status of 4"
+"""What the browser itself says of a refusal, which the page shows."""
 HOSTILE = [
     "<script>alert(1)</script> <img src=x onerror=alert(2)>",
     "</script><svg onload=alert(3)> javascript:alert(4)",
@@ -45,7 +49,7 @@ def tab(browser: Any, app: Served) -> Iterator[Tab]:
 
     def opened(path: str = "/", **place: Any) -> Any:
         page = context.new_page()
-        page.on("console", lambda said: troubles.append(f"{said.type}: {said.text}"))
+        page.on("console", lambda said: None if REFUSED in said.text else troubles.append(said.text))
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("dialog", lambda dialog: (troubles.append(f"dialog {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: asked.append(request.url))
@@ -210,3 +214,72 @@ def test_a_browser_without_the_link_is_told_so(browser: Any, app: Served) -> Non
     page.wait_for_selector("[role=alert]")
     assert "open the link that was printed" in page.inner_text("[role=alert]")
     page.close()
+
+
+# --- the bench -------------------------------------------------------------------------------------------------------
+
+
+def spoken(writer: Component) -> str:
+    """As the page calls a writer, up to the text of the token that it read."""
+    return (
+        f"{writer.name} reading"
+        if writer.kind == "head"
+        else re.sub(r"^(MLP|bias)", r"\1 ", writer.name) + " away"
+    )
+
+
+def edits(got: Any) -> list[Any]:
+    """Writers that a request takes away."""
+    return got.request.post_data_json["edits"][0]["writers"]
+
+
+def test_a_ticked_writer_leaves_the_model_as_python_says(tab: Tab, app: Served) -> None:
+    why = explain(small_model(), PROMPT)
+    found = why.who.headline
+    assert found is not None and why.proof.after is not None
+    page = tab("/cell", p=PROMPT)
+    proved(page)
+    boxes = [f".of-{found.side} input.tick[aria-label^='Take {spoken(member)}']" for member in found.members]
+    for box in boxes[:-1]:
+        page.click(box)
+    with page.expect_response(lambda got: "/api/edit" in got.url and len(edits(got)) == len(found)):
+        page.click(boxes[-1])
+    page.wait_for_timeout(200)
+    cells = page.locator(".effect .numbers tbody tr").nth(1).locator("td")
+    told = [float(cells.nth(i).get_attribute("title")) for i in range(1, 6)]
+    after = why.proof.after
+    wanted = [found.after, after.attention, after.probability, after.lead, after.log_probability]
+    assert told == pytest.approx(wanted, abs=1e-5)
+    assert place_of(page)["e"].count("rm:") == len(found)
+    again = tab("/cell", **place_of(page))  # the address restores it
+    again.wait_for_selector(".effect")
+    assert again.inner_text(".effect") == page.inner_text(".effect")
+    for _ in found.members:
+        page.go_back()  # Back is undo
+    page.wait_for_selector(".effect", state="detached")
+    assert page.locator("input.tick:checked").count() == 0
+
+
+def test_a_head_is_silenced_cut_and_patched(tab: Tab, app: Served) -> None:
+    page = tab("/cell", p=PROMPT)
+    proved(page)
+    place = place_of(page)
+    page.click(".bench > summary")
+    page.click(".bench >> text=/^silence L.* here$/")
+    page.wait_for_selector(".effect")
+    model = small_model()
+    edited = model.edit(PROMPT, [Silence(head=Head.parse(place["h"]), positions=int(place["q"]))])
+    chances = edited.logits[0, 0].double().softmax(-1)
+    answer = explain(model, PROMPT).answer.token
+    cells = page.locator(".effect .numbers tbody tr").nth(1).locator("td")
+    assert float(cells.nth(3).get_attribute("title")) == pytest.approx(float(chances[answer]), abs=1e-6)
+    page.click(".bench >> text=put everything back")
+    page.wait_for_selector(".effect", state="detached")
+    page.click(".bench > summary")
+    page.click("text=cut this cell")
+    page.wait_for_selector(".effect")
+    assert "cut" in place_of(page)["e"]
+    page.fill(".patch input", "too short")
+    page.click(".patch button")
+    page.wait_for_selector(".bench [role=alert]")
+    assert "of as many" in page.inner_text(".bench [role=alert]")

@@ -78,6 +78,9 @@ def routes(session: Session) -> list[Route]:
     async def explain(request: Request) -> Response:
         return said(session.explain(await body(request, wire.CellRequest)), 202)
 
+    async def edit(request: Request) -> Response:
+        return said(await session.edit(await body(request, wire.EditPlan)))
+
     async def events(request: Request) -> Response:
         tab = request.query_params.get("tab", "")
         if not re.fullmatch("[0-9a-f]{16}", tab):
@@ -107,6 +110,7 @@ def routes(session: Session) -> list[Route]:
         ("GET", f"{prompt}/row/{at}", row),
         ("GET", f"{prompt}/column/{at}", column),
         ("POST", "/api/explain", explain),
+        ("POST", "/api/edit", edit),
         ("GET", "/api/events", events),
         ("DELETE", f"/api/jobs/{job}", cancel),
         ("GET", f"/api/export/{job}.{{kind}}", export),

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 
 from headwise.app import wire
+from headwise.app.bench import Bench, needed
 from headwise.app.events import Events
 from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
 from headwise.app.memory import ROOM, KeptPrompt, Memory
@@ -267,6 +268,17 @@ class Session:
 
         turn = self._jobs[job] = self.lane.submit(work, over, tab=asked.tab, kind="explain")
         return wire.Begun(job=job, ahead=self.lane.ahead_of(turn))
+
+    async def edit(self, plan: wire.EditPlan) -> wire.EditSeen:
+        """Change the running model; a newer plan of the same tab takes the place of an older one."""
+        read = self.kept(plan.prompt).read
+        others = {name: self.kept(name).read for name in needed(plan)}
+
+        def work(_: Turn) -> wire.EditSeen:
+            with torch.no_grad():
+                return Bench(read, plan, others).run()
+
+        return await self.in_lane(work, tab=plan.tab, kind="edit")
 
     def cancel(self, job: str) -> bool:
         """Stop a job; whether it was still there to be stopped."""

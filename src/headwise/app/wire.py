@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -53,6 +53,62 @@ class CellRequest(Shape):
     features: Row[Index] = ()
     """Run folders, by their place in the list of those that were named on the command line."""
     tau: Annotated[float, Field(gt=0, le=1)] | None = None
+    draws: DrawCount = 999
+    seed: SeedNumber = 0
+
+
+class NamedWriter(Shape):
+    """A writer as a table names it."""
+
+    writer: Annotated[str, StringConstraints(pattern=r"\A[A-Za-z]{1,12}[0-9]{0,4}(H[0-9]{1,4})?\z")]
+    reads: Index | None = None
+
+
+class RemoveWriters(Shape):
+    """Take what whole writers wrote from the query or the keys of the cell."""
+
+    kind: Literal["remove"]
+    side: Literal["query", "key"]
+    writers: Annotated[Row[NamedWriter], Field(min_length=1, max_length=200)]
+
+
+class SilenceHead(Shape):
+    """Let a head write nothing at a position, or at all."""
+
+    kind: Literal["silence"]
+    head: HeadName
+    position: Index | None = None
+
+
+class CutCell(Shape):
+    """Set the cell's own attention to zero, shared out among the other tokens."""
+
+    kind: Literal["cut"]
+
+
+class PatchHead(Shape):
+    """Let a head write at a position what it writes there in another prompt of as many tokens."""
+
+    kind: Literal["patch"]
+    head: HeadName
+    position: Index
+    source: PromptId
+
+
+class EditPlan(Shape):
+    """What to change in the running model, and the cell and answer that are watched."""
+
+    tab: TabId
+    prompt: PromptId
+    head: HeadName
+    query: Index
+    key: Index
+    answer: TokenText | None = None
+    wrong: TokenText | None = None
+    edits: Annotated[
+        Row[Annotated[RemoveWriters | SilenceHead | CutCell | PatchHead, Field(discriminator="kind")]],
+        Field(min_length=1, max_length=50),
+    ]
     draws: DrawCount = 999
     seed: SeedNumber = 0
 
@@ -163,3 +219,57 @@ class Begun(Shape):
     job: str
     ahead: int
     """How many come before it."""
+
+
+class OutcomeSeen(Shape):
+    """What the model does in one state."""
+
+    attention: float
+    probability: float
+    lead: float
+    log_probability: float
+
+
+class DrawnSpread(Shape):
+    """Mean of some draws, and where 90 % of them lie."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class ControlSeen(Shape):
+    """One kind of control: the cell's attention, and the change of the answer."""
+
+    name: str
+    text: str
+    draws: int
+    attention: DrawnSpread
+    attention_p: float | None
+    """How likely a control takes as much attention; None where attention was not what was edited."""
+    tried: int
+    change: DrawnSpread
+    p: float
+    """How likely a control changes the answer as much."""
+
+
+class TokenChange(Shape):
+    """A next token before and after."""
+
+    token: str
+    before: float
+    after: float
+
+
+class EditSeen(Shape):
+    """Before, predicted, observed, and as much of something else."""
+
+    before: OutcomeSeen
+    predicted: float | None
+    """The cell's attention by the algebra; None where an edit reaches it through the whole model."""
+    after: OutcomeSeen
+    change: float
+    measured_by: Literal["log_probability", "lead"]
+    controls: Row[ControlSeen]
+    more_than_chance: bool | None
+    top: Row[TokenChange]

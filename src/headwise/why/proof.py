@@ -201,7 +201,7 @@ def prove(
     ]
     without = without_cell(table)
     plans: list[Sequence[Edit]] = [[], *([edit] for _, _, edit in tests)]
-    plans += [_removal(up, cell, cause).edits()] if cause is not None else []
+    plans += [removal_of(up, cell, cause).edits()] if cause is not None else []
     rows = [] if without is None else [without]
     if cause is not None and others:
         rows.append(writers_row(table, cause.side, others))
@@ -233,7 +233,7 @@ def prove(
     )
 
 
-def _removal(up: PromptWrites, cell: Cell, cause: WriterSet) -> Removal:
+def removal_of(up: PromptWrites, cell: Cell, cause: WriterSet) -> Removal:
     """The cause as vectors, from the writers' own writes and not from the search."""
     shares = (component_shares(up, cell.head, cause.side, member) for member in cause.members)
     total = torch.stack(list(shares)).sum(0)

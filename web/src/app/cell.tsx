@@ -2,10 +2,13 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { ExplanationDocument, GrowingDocument } from '../explanation/document';
 import { ExplanationView } from '../explanation/page';
-import type { Cell, Host } from '../host';
+import type { Cell, Host, Tickable } from '../host';
+import { Tokens } from '../kit/tokens';
 import { Answers } from './answers';
 import type { Shared, Trouble } from './app';
 import { troubleOf } from './app';
+import { Bench } from './bench';
+import { format, parse, same } from './edits';
 import { commandOf, pythonOf, urlOf } from './place';
 import type { Begun } from './wire';
 
@@ -90,7 +93,17 @@ export const CellScreen = ({ server, state, place, prompt, go, read, onState }: 
   useEffect(() => () => void (job.current && server.cancel(job.current)), [server]);
 
   const explain = useCallback((cell: Cell) => go({ screen: 'cell', ...cell, edits: '' }), [go]);
-  const host = useMemo<Host>(() => ({ explain }), [explain]);
+  // A new host with every tick: the table is drawn again.
+  const host = useMemo<Host>(() => {
+    const edits = parse(place.edits);
+    const toggle = (one: Tickable) => {
+      const left = edits.filter((edit) => !same(edit, one));
+      // Either side takes the whole score away: ticks are of one side.
+      const kept = left.filter((edit) => edit.kind !== 'remove' || edit.side === one.side);
+      go({ edits: format(left.length < edits.length ? left : [...kept, { kind: 'remove', ...one }]) });
+    };
+    return { explain, bench: { ticked: (one) => edits.some((edit) => same(edit, one)), toggle } };
+  }, [explain, go, place.edits]);
   const pattern = usePattern(server, id, shown?.known.head ?? null);
   const data = useMemo(() => (shown && pattern && pattern.head === shown.known.head ? { ...shown.known, pattern: pattern.cells } : (shown?.known ?? null)), [shown, pattern]);
   if (!place.text.trim()) return <p>Type a prompt first.</p>;
@@ -121,6 +134,11 @@ export const CellScreen = ({ server, state, place, prompt, go, read, onState }: 
         </p>
       ) : null}
       {data?.head !== undefined && shown ? <ExplanationView key={`${data.head} ${data.query} ${data.key}`} data={data as GrowingDocument} host={host} /> : null}
+      {data?.head !== undefined && shown && prompt && data.cause ? (
+        <Tokens.Provider value={prompt.tokens}>
+          <Bench server={server} place={place} go={go} prompt={prompt} cell={{ head: data.head, query: data.query ?? 0, key: data.key ?? 0 }} />
+        </Tokens.Provider>
+      ) : null}
     </section>
   );
 };

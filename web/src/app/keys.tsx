@@ -14,13 +14,13 @@ const KEYS: [string, string][] = [
   ['[ and ]', 'the head before, the next one'],
   ['{ and }', 'the same head one layer down, one layer up'],
   ['b', 'back'],
-  ['e', 'tick the writer in focus for the bench'],
-  ['x', 'take away what is ticked'],
+  ['e', 'tick the writer in focus: take it away on the bench'],
+  ['x', 'put everything on the bench back'],
   ['t', 'light or dark'],
   ['?', 'this list'],
 ];
 
-const isTyped = (target: EventTarget | null): boolean => target instanceof HTMLElement && target.matches('input, textarea, select');
+const isTyped = (target: EventTarget | null): boolean => target instanceof HTMLElement && target.matches('input:not([type=checkbox]), textarea, select');
 
 interface Keyed {
   go: Go;
@@ -53,7 +53,7 @@ export const useKeys = ({ go, place, state, list }: Keyed) => {
         '}': () => turn(wide),
         b: () => history.back(),
         e: () => document.activeElement?.closest('tr')?.querySelector<HTMLInputElement>('input.tick')?.click(),
-        x: () => document.querySelector<HTMLButtonElement>('button.run-edits')?.click(),
+        x: () => document.querySelector<HTMLButtonElement>('button.put-back')?.click(),
         '?': list,
       };
       const act = acts[event.key];

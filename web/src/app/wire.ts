@@ -37,6 +37,56 @@ export interface CellRequest {
   seed?: number;
 }
 
+/** One kind of control: the cell's attention, and the change of the answer. */
+export interface ControlSeen {
+  name: string;
+  text: string;
+  draws: number;
+  attention: DrawnSpread;
+  attention_p: number | null;
+  tried: number;
+  change: DrawnSpread;
+  p: number;
+}
+
+/** Set the cell's own attention to zero, shared out among the other tokens. */
+export interface CutCell {
+  kind: 'cut';
+}
+
+/** Mean of some draws, and where 90 % of them lie. */
+export interface DrawnSpread {
+  mean: number;
+  low: number;
+  high: number;
+}
+
+/** What to change in the running model, and the cell and answer that are watched. */
+export interface EditPlan {
+  tab: string;
+  prompt: string;
+  head: string;
+  query: number;
+  key: number;
+  answer?: string | null;
+  wrong?: string | null;
+  edits: readonly (RemoveWriters | SilenceHead | CutCell | PatchHead)[];
+  draws?: number;
+  seed?: number;
+}
+
+/** Before, predicted, observed, and as much of something else. */
+export interface EditSeen {
+  before: OutcomeSeen;
+  predicted: number | null;
+  after: OutcomeSeen;
+  change: number;
+  measured_by: 'log_probability' | 'lead';
+  controls: readonly ControlSeen[];
+  more_than_chance: boolean | null;
+  top: readonly TokenChange[];
+}
+
 /** One number per head of this prompt, and of the model's habits on random tokens once they are measured. */
 export interface HeadStatistics {
   highest: readonly number[];
@@ -62,6 +112,28 @@ export interface MarkedCell {
   head: string;
   query: number;
   key: number;
+}
+
+/** A writer as a table names it. */
+export interface NamedWriter {
+  writer: string;
+  reads?: number | null;
+}
+
+/** What the model does in one state. */
+export interface OutcomeSeen {
+  attention: number;
+  probability: number;
+  lead: number;
+  log_probability: number;
+}
+
+/** Let a head write at a position what it writes there in another prompt of as many tokens. */
+export interface PatchHead {
+  kind: 'patch';
+  head: string;
+  position: number;
+  source: string;
 }
 
 /** A prompt that was read. */
@@ -90,6 +162,13 @@ export interface Refusal {
   where?: string | null;
 }
 
+/** Take what whole writers wrote from the query or the keys of the cell. */
+export interface RemoveWriters {
+  kind: 'remove';
+  side: 'query' | 'key';
+  writers: readonly NamedWriter[];
+}
+
 /** A run folder that was named on the command line. */
 export interface RunFolderEntry {
   index: number;
@@ -105,10 +184,24 @@ export interface SelfCheck {
   allowed: number;
 }
 
+/** Let a head write nothing at a position, or at all. */
+export interface SilenceHead {
+  kind: 'silence';
+  head: string;
+  position?: number | null;
+}
+
 /** A next token and its probability. */
 export interface TokenChance {
   token: string;
   p: number;
+}
+
+/** A next token before and after. */
+export interface TokenChange {
+  token: string;
+  before: number;
+  after: number;
 }
 
 /** The tokens of a text. */

@@ -199,10 +199,12 @@ const Entry = ({ line, data, columns, strongest, range, host }: Omit<GroupProps,
   const hint = row.vocabulary ? HINT + inTokens(row.vocabulary) : '';
   const folds = row.through.length > 0 || row.neurons.length > 0;
   const explains = host.explain && row.side === 'query' && row.reads !== null;
+  const part = { side: row.side, writer: row.writer, reads: row.reads };
   return (
     <>
       <tr class={row.cause ? 'cause' : ''}>
         <th scope="row">
+          {host.bench && row.writer !== 'others' ? <input type="checkbox" class="tick" aria-label={`Take ${name} away`} checked={host.bench.ticked(part)} onChange={() => host.bench?.toggle(part)} /> : null}
           {folds ? (
             <button type="button" class="unfold-button" aria-expanded={open} aria-label={`What ${spoken(row.writer)} had read, and its neurons`} onClick={() => setOpen(!open)}>
               {open ? '▾' : '▸'}

@@ -15,7 +15,7 @@ export const Page = ({ kind, themeKey, children }: { kind: string; themeKey?: st
   useEffect(() => {
     if (!themeKey) return;
     const press = (event: KeyboardEvent) => {
-      const typed = event.target instanceof HTMLElement && event.target.matches('input, textarea, select');
+      const typed = event.target instanceof HTMLElement && event.target.matches('input:not([type=checkbox]), textarea, select');
       if (event.key === themeKey && !typed && !event.ctrlKey && !event.metaKey && !event.altKey) last.current();
     };
     addEventListener('keydown', press);

@@ -1,4 +1,4 @@
-/*! headwise, from sources 960bf0c64fe9f3c049bbe1cf96c69d46e77cf1e22f24019008fafac0f738e225
+/*! headwise, from sources a4c8cc342b7cfeaa53c9aefc7e6a92eb2636fd283654a4633bce09e77a58fd14
 
 preact 11.2.0 (MIT)
 
