@@ -1,4 +1,4 @@
-/*! headwise, from sources a4c8cc342b7cfeaa53c9aefc7e6a92eb2636fd283654a4633bce09e77a58fd14
+/*! headwise, from sources 0bbd8e6730b984cb26c422e60d0ed3526ec8e5dc500e7d8a3cf50dc61c48b06d
 
 preact 11.2.0 (MIT)
 
