@@ -35,6 +35,23 @@ def test_a_planted_head_is_found_and_no_other(rule):
     assert all(s.q_value > 0.01 for s in ranked[1:])
 
 
+def test_a_rank_has_an_interval_over_prompts():
+    attention, labels, g = planted()
+    ranked = rank_heads(HEADS, attention, labels, rule="accuracy", generator=g, permutations=99)
+    assert [s.rank.mean for s in ranked] == sorted(s.rank.mean for s in ranked)
+    first = ranked[0]
+    assert (first.rank.mean, first.rank.low, first.rank.high) == (1, 1, 1)  # far ahead in every draw
+    assert first.to_json()["rank"] == 1 and first.to_json()["rank_ci"] == [1, 1]
+    for one in ranked[1:]:
+        assert 2 <= one.rank.low <= one.rank.mean <= one.rank.high <= len(HEADS)
+        better = sum(other.score.mean > one.score.mean for other in ranked)
+        assert one.rank.mean == 1 + better  # equals share a place
+    # Heads that look at random have no place of their own.
+    assert sum(one.rank.high - one.rank.low for one in ranked[1:]) / len(ranked[1:]) > 10
+    by_ratio = rank_heads(HEADS, attention, labels, rule="ratio", generator=g, permutations=99)
+    assert [s.rank.mean for s in by_ratio] == sorted(s.rank.mean for s in by_ratio)
+
+
 def test_p_values_under_chance_are_uniform():
     attention, labels, g = planted(right=0.0)
     ranked = rank_heads(HEADS, attention, labels, rule="accuracy", generator=g, permutations=499)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from tiny import tiny
 
 import headwise
 from headwise.contrast import roles as module
+from headwise.contrast.heads import rank_heads
 from headwise.contrast.roles import LEAST, ROLES, HeadRoles, _places, head_roles
 from headwise.model.model import Model
-from headwise.types import Head
+from headwise.show.contrast.terminal import roles_table
+from headwise.types import Estimate, Head
 
 
 def planted(role: int, length: int) -> tuple[torch.Tensor, list[int]]:
@@ -75,6 +81,26 @@ def test_roles_are_kept_and_belong_to_their_model(tmp_path: Path, monkeypatch: p
     path.write_text(path.read_text().replace('"length": 6', '"length": "six"'))
     with pytest.raises(headwise.HeadwiseError, match="length is 'six', not a whole number"):
         HeadRoles.load(path)
+
+
+def test_ranks_on_a_task_stand_beside_the_roles() -> None:
+    model = tiny("llama")
+    found = head_roles(model, sequences=4, length=6, keep=False)
+    clear = Estimate(0.9, 0.8, 0.95, n=4, clusters=4)
+    first = replace(found.heads[5], attention={**found.heads[5].attention, "induction": clear})
+    known = replace(found, heads=(*found.heads[:5], first, *found.heads[6:]))
+    generator = torch.Generator().manual_seed(0)
+    attention = torch.rand(40, len(model.heads), 3, generator=generator)
+    attention[:, 5, 0] = 1.0
+    labels = torch.tensor([[1, 0, 0]]).repeat(40, 1)
+    scores = rank_heads(model.heads, attention, labels, rule="accuracy", generator=generator, permutations=99)
+    console = Console(width=100, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(roles_table(known, 3, "mine", scores))
+    text = shown.get()
+    assert "rank in mine" in text
+    assert re.search(r"induction +L1H1 +0.900 +0.800–0.950 +1 +1–1", text)
+    assert re.search(r"L1H1 +1 +1–1 +1.000 +induction", text)
 
 
 def test_what_does_not_fit_is_one_line() -> None:

@@ -25,7 +25,10 @@ def heads(
     context: typer.Context,
     task: options.OptionalLabelledTask = None,
     roles: Annotated[
-        bool, typer.Option("--roles", help="Measure what every head does on random tokens instead; no TASK.")
+        bool,
+        typer.Option(
+            "--roles", help="What every head does on random tokens; with TASK, its rank there, too."
+        ),
     ] = False,
     vocabulary: Annotated[
         str | None,
@@ -49,7 +52,8 @@ def heads(
 ) -> None:
     """Rank every head of the model on a task in one pass, or measure the roles of all heads.
 
-    Roles are previous token, duplicate token, induction, first token and self, on random tokens that are read twice.
+    Roles are previous token, duplicate token, induction, first token and self, on random tokens that are read twice;
+    with a task, each head's rank on it stands beside its role.
     The vocabulary view of one head lists the tokens that its channels read and that it writes, by the weights alone.
     """
     if vocabulary is not None:
@@ -58,20 +62,20 @@ def heads(
         return
     every = {str(one.name) for one in context.command.params}
     options.refuse_unused(context, every - {"basis"}, "is used only with --vocabulary")
-    if roles:
-        options.refuse_unused(context, ROLES, "is not used with --roles")
+    if task is None:
+        if not roles:
+            raise HeadwiseError("a task is missing: give TASK, or --roles")
+        options.refuse_unused(context, ROLES, "is not used with --roles and no task")
         _roles(top, seed, model, as_json)
         return
-    if task is None:
-        raise HeadwiseError("a task is missing: give TASK, or --roles")
     settings = task_options(task, pairs=pairs, categories=categories, jitter=jitter or None, format=format)
     if task in LABELLED:
         # Only the scanning prompts are used; the others are made as few as the task allows.
         settings |= {"prompts": 60, "test": 4, "scan": prompts}
     else:
-        used = {str(one.name) for one in context.command.params} - {"prompts"}
-        options.refuse_unused(context, used, "is not used with prompts of your own")
+        options.refuse_unused(context, every - {"prompts"}, "is not used with prompts of your own")
     from headwise.contrast.heads import choose_heads
+    from headwise.contrast.roles import head_roles
     from headwise.contrast.study import scan_heads
     from headwise.model.loading.load import load
     from headwise.tasks.labelled.make import make_task
@@ -88,6 +92,16 @@ def heads(
         "heads": [s.to_json() for s in scores],
         "chosen": [str(h) for h in chosen],
     }
+    if roles:
+        from headwise.show.contrast.terminal import roles_table
+
+        found = head_roles(loaded, seed=seed)
+        finish(
+            {**found.to_json(), "task": document},
+            lambda: roles_table(found, top, made.name, scores),
+            as_json=as_json,
+        )
+        return
     from headwise.contrast.rows import HeadRow
     from headwise.show.contrast.terminal import heads_table
 

@@ -52,9 +52,12 @@ class HeadScore:
     accuracy: float
     ratio: float
     mass: float
+    rank: Estimate
+    """Its place among all heads, 1 the best, equals sharing one; the interval is over prompts, as the score's."""
 
     def to_json(self) -> dict[str, Any]:
         score = {"score": self.score.mean, "ci": [self.score.low, self.score.high]}
+        score |= {"rank": int(self.rank.mean), "rank_ci": [self.rank.low, self.rank.high]}
         return {"head": str(self.head), **score, **{name: getattr(self, name) for name in _PLAIN}}
 
 
@@ -178,6 +181,9 @@ def rank_heads(
         score, drawn = means["right"], weights @ right
     else:
         score, drawn = ratio, (weights @ on) / (weights @ (total - on)).clamp_min(1e-9)
+    quiet = means["total"] < MASS if rule == "ratio" else torch.zeros(len(heads), dtype=torch.bool)
+    place = places(score.masked_fill(quiet, -1.0)[None])[0]
+    drawn_places = places(drawn.masked_fill(quiet, -1.0))
     found = [
         HeadScore(
             head=head,
@@ -187,11 +193,23 @@ def rank_heads(
             accuracy=float(means["right"][i]),
             ratio=float(ratio[i]),
             mass=float(means["total"][i]),
+            rank=estimated(place[i], drawn_places[:, i], n),
         )
         for i, head in enumerate(heads)
     ]
-    quiet = {s.head: rule == "ratio" and s.mass < MASS for s in found}
-    return sorted(found, key=lambda s: (quiet[s.head], -s.score.mean, s.head))
+    silent = dict(zip(heads, quiet.tolist(), strict=True))
+    return sorted(found, key=lambda s: (silent[s.head], -s.score.mean, s.head))
+
+
+def places(scores: Tensor) -> Tensor:
+    """Each score's place in its row [draws, heads], 1 for the best; equals share one.
+
+    >>> places(torch.tensor([[0.2, 0.9, 0.2, 0.5]])).tolist()
+    [[3.0, 1.0, 3.0, 2.0]]
+    """
+    ordered = scores.double().sort(-1).values
+    better = scores.shape[-1] - torch.searchsorted(ordered, scores.double().contiguous(), right=True)
+    return (1 + better).double()
 
 
 def _shuffled(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:

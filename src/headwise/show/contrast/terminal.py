@@ -14,7 +14,9 @@ from headwise.show.kit.terminal import quoted, table
 from headwise.why.vocabulary import HINT, HeadVocabulary, vocabulary_rows
 
 if TYPE_CHECKING:
+    from headwise.contrast.heads import HeadScore
     from headwise.contrast.result import FeaturesResult
+    from headwise.types import Estimate
 
 
 def heads_table(records: Sequence[HeadRow], rule: str) -> RenderableType:
@@ -37,20 +39,38 @@ def heads_table(records: Sequence[HeadRow], rule: str) -> RenderableType:
     return Group(table(columns, rows), Text(), Text("* does the task by its rule, beyond chance (q ≤ 0.05)"))
 
 
-def roles_table(found: HeadRoles, top: int) -> RenderableType:
-    """The heads of each role, the clearest first."""
+def roles_table(
+    found: HeadRoles, top: int, task: str | None = None, scores: Sequence[HeadScore] = ()
+) -> RenderableType:
+    """The heads of each role, the clearest first; with a task also their ranks there, and its best heads."""
+    ranks = {score.head: score.rank for score in scores}
     rows = []
     for role in ROLES:
         for one in found.with_role(role)[:top]:
             seen = one.attention[role]
-            rows.append((role, str(one.head), f"{seen.mean:.3f}", f"{seen.low:.3f}–{seen.high:.3f}"))
+            place = () if task is None else _rank(ranks[one.head])
+            rows.append((role, str(one.head), f"{seen.mean:.3f}", f"{seen.low:.3f}–{seen.high:.3f}", *place))
     without = sum(one.role is None for one in found.heads)
-    counts = ", ".join(f"{role} {len(found.with_role(role))}" for role in ROLES)
+    counts = ", ".join(f"{role} {number}" for role, number in found.counts.items())
     said = (
         f"\nheads of each role: {counts}; {without} have none. A role is a mean attention whose interval lies above "
         f"{LEAST}, on {found.sequences} sequences of {found.length} random tokens that are read twice."
     )
-    return Group(table(("role", "head", "attention", "95 %"), rows), Text(said))
+    columns = ("role", "head", "attention", "95 %", *(() if task is None else (f"rank in {task}", "95 %")))
+    parts: list[RenderableType] = [table(columns, rows), Text(said)]
+    if task is not None:
+        best = [
+            (str(s.head), *_rank(s.rank), f"{s.score.mean:.3f}", found.of(s.head) or "") for s in scores[:top]
+        ]
+        parts += [
+            Text(),
+            table(("head", "rank", "95 %", "score", "role"), best, title=f"The best heads of {task}"),
+        ]
+    return Group(*parts)
+
+
+def _rank(rank: Estimate) -> tuple[str, str]:
+    return f"{rank.mean:.0f}", f"{rank.low:.0f}–{rank.high:.0f}"
 
 
 def vocabulary_table(found: HeadVocabulary) -> RenderableType:
