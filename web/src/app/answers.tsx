@@ -1,7 +1,6 @@
 // The model's next tokens: one is the answer, another may be the one it is compared with.
 import { Shown } from '../kit/tokens';
 import { number } from '../numbers';
-import { visible } from '../text';
 import type { Go } from './app';
 import type { Place } from './place';
 import type { PromptRead } from './wire';
@@ -21,9 +20,9 @@ export const Answers = ({ prompt, place, go }: { prompt: PromptRead; place: Plac
       {prompt.answer.map(({ token, p }) => {
         const is = token === answer ? 'answer' : token === place.wrong ? 'compared' : '';
         return (
-          <button type="button" class={`answer-chip ${is}`} aria-pressed={is !== ''} aria-label={`${visible(token)}, probability ${number(p)}${is ? `, ${is === 'answer' ? 'the answer' : 'compared with'}` : ''}`} onClick={() => click(token)}>
+          <button type="button" class={`answer-chip ${is}`} aria-pressed={is !== ''} onClick={() => click(token)}>
             <Shown text={token} most={18} /> <span class="n">{number(p)}</span>
-            {is ? <span class="is">{is === 'answer' ? 'answer' : 'compared'}</span> : null}
+            {is ? <span class="is">{is === 'answer' ? 'answer' : 'compared with'}</span> : null}
           </button>
         );
       })}

@@ -72,7 +72,8 @@ export const AppPage = ({ server }: { server: Server }) => {
 
   useEffect(() => {
     document.title = place.screen === 'cell' && place.head ? `${place.head} · headwise` : `${{ prompt: 'Prompt', heads: 'Heads', cell: 'Cell' }[place.screen]} · headwise`;
-    document.getElementById('screen')?.focus({ preventScroll: true });
+    // The prompt's screen puts the focus into its field.
+    if (place.screen !== 'prompt') document.getElementById('screen')?.focus({ preventScroll: true });
   }, [place.screen, place.head]);
 
   useKeys({ go, place, state, server, list: () => setListed((shown) => !shown) });

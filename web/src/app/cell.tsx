@@ -133,6 +133,7 @@ export const CellScreen = ({ server, state, place, prompt, go, read, onState }: 
           {trouble.error}
         </p>
       ) : null}
+      {data ? null : <h1>{place.head ?? 'One cell'}</h1>}
       {data?.head !== undefined && shown ? <ExplanationView key={`${data.head} ${data.query} ${data.key}`} data={data as GrowingDocument} host={host} /> : null}
       {data?.head !== undefined && shown && prompt && data.cause ? (
         <Tokens.Provider value={prompt.tokens}>

@@ -1,4 +1,4 @@
-/*! headwise, from sources 0bbd8e6730b984cb26c422e60d0ed3526ec8e5dc500e7d8a3cf50dc61c48b06d
+/*! headwise, from sources efba47a54fccc8ffd224347551ab645268dca21f5541afb99d6ac90050aa16f4
 
 preact 11.2.0 (MIT)
 
