@@ -138,6 +138,55 @@ def test_a_row_unfolds_into_what_its_mlp_had_read_and_its_neurons(show: Opener, 
     assert row.locator(".unfold-button").get_attribute("aria-expanded") == "true"
 
 
+def test_roles_and_tokens_say_what_is_known_of_a_writer(show: Opener, data: Document) -> None:
+    page = show(page_of(data))
+    facts = page.inner_text("dl.facts")
+    assert "role on random tokens" in facts and "induction" in facts
+    assert "duplicate token" in page.locator(f"{VISIBLE} table.heat .role").all_inner_texts()
+    writer = page.locator(f"{VISIBLE} table.heat .writer").first
+    writer.hover()
+    tip = page.inner_text(".tip")
+    assert "a hint, not a name" in tip and "would raise" in tip
+    assert page.locator(".tip b").count() == 0  # tokens are text, whatever they hold
+    foot = page.locator(f"{VISIBLE} table.heat tfoot td.foot").nth(1)
+    foot.hover()
+    tip = page.inner_text(".tip")
+    assert "query: embeddings that point this way: \u2068·she\u2069" in tip
+    assert "key: would raise: \u2068·Mary\u2069" in tip
+
+
+def test_signals_and_other_prompts_have_their_own_controls(show: Opener, data: Document) -> None:
+    assert show(page_of(data)).locator(".transfer").count() == 0
+    before, after = data["proof"]["before"], data["proof"]["after"]
+    other = {
+        "prompt": "Well. <i>When</i>",
+        "tokens": ["Well", ".", " <i>When</i>"],
+        "query": 2,
+        "key": 1,
+        "writers": [{"writer": "MLP20", "reads": None}],
+        "missing": [{"writer": "L20H0", "reads": 9}],
+        "before": before,
+        "after": after,
+        "predicted": 0.09,
+        "controls": data["controls"],
+        "holds": {"said": True, "value": 0.93, "p": 0.012},
+    }
+    unknown = {**other, "after": None, "holds": {"said": None, "value": None, "p": None}}
+    page = show(page_of({**data, "transfer": [other, unknown]}))
+    said = page.locator(".transfer li").all_inner_texts()
+    assert len(said) == 2 and page.locator(".transfer i").count() == 0
+    assert "share 0.93" in said[0] and "It transfers." in said[0] and "L20H0" in said[0]
+    assert "cannot be said" in said[1] and "It transfers" not in said[1]
+    finer = page.locator(f"{VISIBLE} p", has_text="In finer parts").inner_text()
+    assert "specific" in finer and "against random directions" in finer
+
+
+def test_a_rival_that_is_ahead_is_not_said_to_lose(show: Opener, data: Document) -> None:
+    rival = {"key": 0, "attention": 0.2, "gap": -1.7, "channels": [{"channel": 3, "value": 0.4}]}
+    page = show(page_of({**data, "rivals": [rival]}))
+    assert "is ahead, though it loses in channels 3" in page.inner_text(".rivals")
+
+
 def test_place_and_consequence(show: Opener, data: Document) -> None:
     page = show(page_of(data))
     said = page.inner_text("section.place")

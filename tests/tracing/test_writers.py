@@ -10,6 +10,7 @@ from tiny import prompts_of, tiny
 
 from headwise.circuits.counterfactual import Removal, edited_attention
 from headwise.model.model import Model
+from headwise.tracing import writers as module
 from headwise.tracing.causes import default_threshold
 from headwise.tracing.table import log_odds_table
 from headwise.tracing.vectors import component_shares
@@ -74,6 +75,24 @@ def test_the_smaller_of_both_orders_is_kept() -> None:
                 found = writer_set(table, side, default_threshold(table.attention, table.keys))
                 sizes.append((found.order, len(found)))
     assert {order for order, _ in sizes} == {"fixed", "rescored"}
+
+
+def test_the_second_order_is_kept_only_where_it_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = 0
+    for seed in range(6):
+        up, cells = _strong(tiny("qwen3", torch.float64, seed=seed))
+        for cell in cells:
+            table = log_odds_table(up, cell)
+            for side in SIDES:
+                tau = default_threshold(table.attention, table.keys)
+                both = writer_set(table, side, tau)
+                with monkeypatch.context() as patch:
+                    patch.setattr(module, "_rescored", lambda rows, most: None)
+                    fixed = writer_set(table, side, tau)
+                assert fixed.order == "fixed"
+                assert len(both) < len(fixed) if both.order == "rescored" else both.members == fixed.members
+                seen += both.order == "rescored"
+    assert seen
 
 
 def test_the_headline_is_the_side_that_needs_fewer() -> None:

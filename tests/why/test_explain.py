@@ -168,6 +168,13 @@ def test_a_weak_attention_is_explained_by_half_of_it() -> None:
     assert why.who.threshold == pytest.approx(why.attention / 2)
 
 
+def test_a_threshold_above_the_attention_becomes_half_of_it() -> None:
+    why = explain(tiny("llama"), IDS, head="L3H1", query=-1, tau=0.99)
+    assert why.attention < 0.99 and why.who.threshold == pytest.approx(why.attention / 2)
+    assert why.who.headline is not None and why.who.headline.after < why.attention / 2
+    assert "No set of writers" not in why.sentence
+
+
 def test_layer_zero_is_written_by_the_embedding_alone() -> None:
     why = explain(tiny("llama"), IDS, head="L0H2", query=-1)
     assert {row.writer.kind for row in why.who.rows if row.writer} == {"embedding"}
@@ -344,6 +351,32 @@ def test_the_cause_is_what_it_is_said_to_be_on_the_default_model(ioi: Explanatio
     assert ioi.consequence.lowered[0].token == " John"
     assert ioi.consequence.direct is not None and ioi.consequence.direct.lead > 2
     assert ioi.consequence.path is not None and ioi.consequence.path.lead < ioi.proof.before.lead - 2
+
+
+@pytest.mark.real
+def test_what_is_odd_about_a_question_is_said_of_real_prompts(smollm2: Model) -> None:
+    space = headwise.explain(smollm2, "12 + 7 =", draws=19)
+    assert space.answer.text == " "
+    assert [said.split()[0] for said in space.question.notices] == ["The", "No"]
+    assert "is only a space or a new line" in space.question.notices[0]
+    unloved = headwise.explain(smollm2, PROMPT, answer=" John", draws=19)
+    assert "The model does not prefer ' John': ' Mary' leads by" in unloved.question.notices[0]
+    assert headwise.explain(smollm2, PROMPT, draws=19).question.notices == ()
+
+
+@pytest.mark.real
+def test_brackets_are_measured_by_their_probability(smollm2: Model) -> None:
+    """Both contenders close the bracket: a lead over the other one would call this head useless."""
+    why = headwise.explain(smollm2, "The list (apples, pears [green ones only", draws=19)
+    assert str(why.head) == "L26H6" and why.tokens[why.key] == " ["
+    assert why.answer.measured_by == "log_probability"
+    assert "the probability of '],' falls from" in why.sentence
+
+
+@pytest.mark.real
+def test_two_tokens_before_a_prompt_leave_it_a_circuit(smollm2: Model) -> None:
+    circuit = headwise.trace(smollm2, "Well. " + PROMPT, answer=" Mary", wrong=" John")
+    assert "L23H3" in {node.name for node in circuit.nodes} and circuit.edges and not circuit.notes
 
 
 @pytest.mark.real

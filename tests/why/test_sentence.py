@@ -136,6 +136,22 @@ def _printed(why: Explanation) -> str:
     return shown.get()
 
 
+def test_a_set_of_many_is_called_diffuse() -> None:
+    """Nearly all of an attention takes many writers: three are named, the others counted."""
+    for seed in range(40):
+        why = explain(tiny("llama", seed=seed), [*range(3, 18)], head="L3H1", query=-1, draws=19, tau=1e-4)
+        cause = why.who.headline
+        if cause is None or not cause.diffuse:
+            continue
+        said, document = read(why.sentence, list(why.tokens)), why.to_json()
+        check(said, document)
+        assert said.needed == len(cause) > 12 and len(said.cause) == 3
+        assert document["cause"][cause.side]["diffuse"]
+        assert f"No few writers cause it: {len(cause)} are needed" in why.sentence
+        return
+    raise AssertionError("no cause was diffuse")
+
+
 def test_a_wrong_sentence_is_found(why: Explanation) -> None:
     """The test above can fail: each change of the text that a reader would mind is noticed."""
     document, spoken, tokens = why.to_json(), why.sentence, list(why.tokens)
