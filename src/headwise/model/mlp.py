@@ -97,6 +97,14 @@ class FrozenMLP:
         out = norm.linear(out, self.post_scale)
         return out if norm.shift is None else out + norm.shift.to(out.dtype)
 
+    def only(self, places: Tensor) -> FrozenMLP:
+        """The same at some of the positions, each as often as it is named."""
+        scale, gate, post_scale = (
+            None if x is None else x[places] for x in (self.scale, self.gate, self.post_scale)
+        )
+        stream, up, hidden = (x[places] for x in (self.stream, self.up, self.hidden))
+        return FrozenMLP(self.parts, stream, scale, gate, up, hidden, post_scale)
+
     def read(self, readings: Tensor) -> MLPReading:
         """Read what the MLP writes along one vector [m, d] of the stream per position."""
         parts, dtype = self.parts, readings.dtype
@@ -168,15 +176,9 @@ class MLPReading:
     def only(self, places: Sequence[int]) -> MLPReading:
         """Some of the readings."""
 
-        def cut(x: Tensor) -> Tensor:
-            return x[list(places)]
-
-        mlp = self.mlp
-        scale, gate, post_scale = (
-            None if x is None else cut(x) for x in (mlp.scale, mlp.gate, mlp.post_scale)
-        )
-        frozen = FrozenMLP(mlp.parts, cut(mlp.stream), scale, gate, cut(mlp.up), cut(mlp.hidden), post_scale)
-        return MLPReading(frozen, *map(cut, (self.weights, self.constant, self.pulled, self.own)))
+        at = torch.tensor(list(places), device=self.weights.device)
+        cut = (x[at] for x in (self.weights, self.constant, self.pulled, self.own))
+        return MLPReading(self.mlp.only(at), *cut)
 
     def without(self, left_out: Tensor) -> Tensor:
         """Effects [m] of leaving a part [m, d] of the MLP's input out: the MLP is computed anew.

@@ -115,7 +115,7 @@ class Candidates:
         others = side.others()
         self.read = read.to(others.dtype)
         self.others = others @ self.read  # [f, n_others, channels]
-        bounds = side.bounds(read) * SLACK
+        bounds = side.bounds(self.read) * SLACK
         # A token after the query can have been read by nobody: not a candidate.
         future = torch.arange(chunk.T, device=chunk.d.device) > chunk.d[:, None]
         by_token = bounds.view(len(chunk.firings), -1, chunk.T)

@@ -218,22 +218,22 @@ def read_mlp(up: PromptWrites, layer: int, positions: Sequence[int], readings: T
             raise HeadwiseError(f"position {position} does not exist: the prompt has {up.tokens} tokens")
     at = torch.tensor(list(positions), device=up.device)
     readings = readings.to(up.device, up.dtype)
-    stream = up.stream.layers[layer].stream[up.prompt, up.span][at]
+    distinct, where = at.unique(return_inverse=True)
+    stream = up.stream.layers[layer].stream[up.prompt, up.span][distinct]
     if not anatomy.parallel:
-        stream = stream + _attention_write(up, layer, at)
-    read = anatomy.mlp(layer).at(stream).read(readings)
+        stream = stream + _attention_write(up, layer, distinct)
+    read = anatomy.mlp(layer).at(stream).only(where).read(readings)
     return MLPReadings(up, layer, at, readings, read, layer if anatomy.parallel else layer + 1)
 
 
 def _attention_write(up: PromptWrites, layer: int, positions: Tensor) -> Tensor:
     """What a layer's attention wrote at some positions: [m, d_model]."""
-    distinct, where = positions.unique(return_inverse=True)
-    weights = up.row_weights(layer + 1, distinct, low=layer)[:, 0]
+    weights = up.row_weights(layer + 1, positions, low=layer)[:, 0]
     values = up.v[layer].repeat_interleave(up.group, dim=0)
     read = torch.einsum("mht,htv->mhv", weights, values)
     written = torch.einsum("mhv,hdv->md", read, up.stream.output_weight(layer))
     bias = up.stream.bias_write(layer, up.prompt, up.span)
-    return (written if bias is None else written + bias.expand(up.tokens, -1)[distinct])[where]
+    return written if bias is None else written + bias.expand(up.tokens, -1)[positions]
 
 
 def _strongest(shares: Tensor, least: float) -> list[int]:

@@ -350,30 +350,37 @@ class LayerChunk:
             removed = put_back(cut, removed)
         taken = drops(cut, removed)
         after = self.attention[tried.of[ready]] - taken.sum(1)
+        of = tried.of[ready]
+        # As lists at once: single elements of tensors are slow to get at.
+        columns = (tried.component, tried.channel, tried.attribution, tried.strength)
+        numbers = zip(
+            of.tolist(),
+            removed.tolist(),
+            taken.tolist(),
+            *(column[ready, :width].tolist() for column in columns),
+            *(x[of].tolist() for x in (self.tau, self.attention, completeness)),
+            after.tolist(),
+            strict=True,
+        )
         results = {}
-        for n, place in enumerate(ready.tolist()):
-            i, keep = int(tried.of[place]), removed[n].nonzero()[:, 0]
+        for i, leaves, drop, component, channel, score, along, tau, whole, off, left in numbers:
             cell = self.firings[i]
-            found = zip(
-                tried.component[place, keep].tolist(),
-                tried.channel[place, keep].tolist(),
-                tried.attribution[place, keep].tolist(),
-                taken[n, keep].tolist(),
-                tried.strength[place, keep].tolist(),
-                strict=True,
-            )
             results[i] = SideSignals(
                 cell=cell,
                 side=side,
-                tau=float(self.tau[i]),
-                attention=float(self.attention[i]),
-                after=float(after[n]),
+                tau=tau,
+                attention=whole,
+                after=left,
                 removed=tuple(
                     Removed(
-                        Signal(cell.head, side, self.up.component(self.layer, c), (k,)), score, drop, (along,)
+                        Signal(cell.head, side, self.up.component(self.layer, component[n]), (channel[n],)),
+                        score[n],
+                        drop[n],
+                        (along[n],),
                     )
-                    for c, k, score, drop, along in found
+                    for n in range(width)
+                    if leaves[n]
                 ),
-                completeness=float(completeness[i]),
+                completeness=off,
             )
         return results

@@ -228,14 +228,15 @@ class KeySide(_SearchedSide):
         return turned(self.chunk.rotary, static)
 
     def bounds(self, read: Tensor) -> Tensor:
-        chunk, up = self.chunk, self.chunk.up
-        size = self.weight.abs().mT  # [t, f]
+        chunk = self.chunk
+        size = self.weight.abs()  # [f, t]
         if chunk.rotary is not None:
             # A model may scale its rotation (YaRN).
             scaled = (chunk.rotary.cos.square() + chunk.rotary.sin.square()).amax(-1)[0].sqrt().clamp(min=1.0)
-            size = size * scaled[:, None].to(size.dtype)
+            size = size * scaled.to(size.dtype)
+        # Rotations keep lengths in a head's space, not in the stream: here writes are projected first.
         reach = read.norm(dim=1).amax(1)[:, None].to(size.dtype)
-        return up.received(chunk.layer, size) * self.carried.norm(dim=-1)[self.place] * reach
+        return chunk.up.received(chunk.layer, size.mT) * self.carried.norm(dim=-1)[self.place] * reach
 
     def others(self) -> Tensor:
         parts = torch.empty(
@@ -282,7 +283,7 @@ class KeySide(_SearchedSide):
 
     def whole_vectors(self, component: Tensor) -> Tensor:
         chunk, up = self.chunk, self.chunk.up
-        shape = (len(component), chunk.T, self.carried.shape[-1])
+        shape = (len(component), chunk.T, self.matrices.shape[1])
         vectors = torch.zeros(shape, dtype=torch.float64, device=component.device)
         at = (component < self.n_carried).nonzero()[:, 0]
         rest, source = component[at] // chunk.T, component[at] % chunk.T
@@ -308,7 +309,7 @@ class KeySide(_SearchedSide):
 
     def rows(self, of: Tensor, component: Tensor, channel: Tensor) -> tuple[Tensor, Tensor]:
         chunk, (o, m) = self.chunk, component.shape
-        width = self.carried.shape[-1]
+        width = self.matrices.shape[1]
         along = (
             chunk.key_map[of].gather(1, channel[..., None].expand(-1, -1, width)).flatten(0, 1)
         )  # [o·m, w]
