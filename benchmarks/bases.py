@@ -4,7 +4,8 @@ docs/results/bases.md.
     python benchmarks/bases.py [--cells 288] [--heads 24]
 
 Bases are fitted on one half of the pooled corpus and measured on attended cells (attention of at least 0.2, not to the
-first token) of the other half: documentation, prompts and prose alike.
+first token) of the other half: documentation, prompts and prose alike. Intervals (95 %) are percentiles over 1,000
+draws with replacement of heads and of texts, each by itself.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,6 +37,7 @@ from headwise.types import Cell, Head, Signal
 
 PREFIXES = ("Well. ", "As we all know by now, ")
 TOKENS = 48
+DRAWS = 1000
 TASKS = ("ioi", "greater-than", "pronouns", "facts")
 
 
@@ -120,19 +123,65 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         print(f"| {' | '.join(row)} |")
 
 
+Statistic = Callable[..., float]
+"""A number, from how often each item's head (its text, and so on) was drawn: one array for each kind of label."""
+
+
+def interval(statistic: Statistic, *labels: Sequence[object], digits: int = 2) -> str:
+    """A number, and between what it lies when every kind of label (heads, texts) is drawn anew."""
+    codes = [np.unique([str(one) for one in some], return_inverse=True)[1] for some in labels]
+    sizes = [int(code.max()) + 1 for code in codes]
+    generator = np.random.default_rng(0)
+    drawn = []
+    for _ in range(DRAWS):
+        often = [
+            np.bincount(generator.integers(size, size=size), minlength=size)[code]
+            for code, size in zip(codes, sizes, strict=True)
+        ]
+        if np.prod(often, axis=0).any():
+            drawn.append(statistic(*often))
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    point = statistic(*(np.ones_like(code) for code in codes))
+    return f"{point:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
+
+
+def of_heads(values: Sequence[float], heads: Sequence[Head]) -> Statistic:
+    """The median over heads of each head's median over its cells."""
+    found = np.asarray(values, dtype=float)
+    codes = np.unique([str(head) for head in heads], return_inverse=True)[1]
+
+    def statistic(head_often: np.ndarray, text_often: np.ndarray | int = 1) -> float:
+        text_often = np.broadcast_to(text_often, found.shape)
+        medians: list[float] = []
+        for code in range(int(codes.max()) + 1):
+            mine = codes == code
+            if text_often[mine].any():
+                medians += [float(np.median(np.repeat(found[mine], text_often[mine])))] * int(
+                    head_often[mine][0]
+                )
+        return float(np.median(medians)) if medians else float("nan")
+
+    return statistic
+
+
+def mean_of(values: Sequence[float]) -> Statistic:
+    found = np.asarray(values, dtype=float)
+    return lambda *often: float(np.average(found, weights=np.prod(often, axis=0)))
+
+
 def parsimony(cells: Sequence[Held], maps: dict[str, Callable[[Held], Tensor]]) -> None:
     rows = []
+    heads, texts = [one.cell.head for one in cells], [one.text for one in cells]
     for name, split_by in maps.items():
-        by_head: dict[Head, list[Tensor]] = {}
-        for one in cells:
-            by_head.setdefault(one.cell.head, []).append(split_by(one))
-        needed, cancel = [], []
-        for parts in by_head.values():
-            values = torch.stack(parts)
-            needed.append(channels_needed(values).double().median())
-            cancel.append((values.abs().sum(-1) / values.sum(-1).abs().clamp(min=1e-9)).median())
+        values = torch.stack([split_by(one) for one in cells])
+        needed = channels_needed(values).double().tolist()
+        cancel = (values.abs().sum(-1) / values.sum(-1).abs().clamp(min=1e-9)).tolist()
         rows.append(
-            (name, f"{float(torch.stack(needed).median()):.0f}", f"{float(torch.stack(cancel).median()):.2f}")
+            (
+                name,
+                interval(of_heads(needed, heads), heads, texts, digits=0),
+                interval(of_heads(cancel, heads), heads, texts),
+            )
         )
     table(
         "Parsimony (median over heads of the median over cells)",
@@ -164,6 +213,7 @@ def prefixes(model: headwise.Model, corpus: Corpus, cells: Sequence[Held], chose
     rows = []
     for name, bases in chosen.items():
         counts, by_signal, by_writer = [], [], []
+        heads, texts = [], []
         plain: dict[tuple[int, str], PromptWrites] = {}
         for one in cells:
             for prefix in ("", *PREFIXES):
@@ -178,11 +228,13 @@ def prefixes(model: headwise.Model, corpus: Corpus, cells: Sequence[Held], chose
                 by = up.tokens - plain[one.text, ""].tokens
                 there = searched(up, Cell(one.cell.head, one.cell.query + by, one.cell.key + by))
                 for side in here:
+                    heads.append(one.cell.head)
+                    texts.append(one.text)
                     by_signal.append(jaccard(moved(here[side], 0, True), moved(there[side], by, True)))
                     by_writer.append(jaccard(moved(here[side], 0, False), moved(there[side], by, False)))
-        means = (sum(by_signal) / len(by_signal), sum(by_writer) / len(by_writer))
         median = sorted(counts)[len(counts) // 2]
-        rows.append((name, str(median), f"{means[0]:.2f}", f"{means[1]:.2f}"))
+        means = (interval(mean_of(found), heads, texts) for found in (by_signal, by_writer))
+        rows.append((name, str(median), *means))
     table(
         f"Signals of {len(cells)} cells, and the same cells behind a neutral prefix",
         ("basis", "signals per side, median", "Jaccard of signals", "of writers"),
@@ -203,25 +255,35 @@ def corpora(
         between.append(agreement.amax(-1)[:6])
         within.append(pooled.halves[head.layer, head.index][:6])
     for name, found in ((" against ".join(kinds), between), ("halves of the pooled corpus", within)):
-        rows.append((name, *(f"{x:.2f}" for x in torch.stack(found).median(0).values.tolist())))
+        by_channel = torch.stack(found).mT.tolist()
+        rows.append((name, *(interval(of_heads(values, heads), heads) for values in by_channel)))
     table("|correlation| of balanced channels 0 to 5, median over heads", ("", *"012345"), rows)
 
 
 def circuit_sizes(model: headwise.Model, chosen: Sequence[BasisKind]) -> None:
     rows = []
     for basis in chosen:
-        edges, channels, one = [], [], []
+        edges, signals, single, prompts = [], [], [], []
         for task in TASKS:
             for prompt in make_answers(task, model.tokenizer, prompts=3).prompts:
                 circuit = headwise.trace(
                     model, prompt.prompt, answer=prompt.answer_id, wrong=prompt.wrong_id, basis=basis
                 )
-                causal = [edge for edge in circuit.edges if edge.channels]
+                causal = [len(edge.channels) for edge in circuit.edges if edge.channels]
+                prompts.append(prompt.prompt)
                 edges.append(len(causal))
-                channels += [len(edge.channels) for edge in causal]
-        one = sum(n == 1 for n in channels) / max(1, len(channels))
+                signals.append(sum(causal))
+                single.append(causal.count(1))
+
+        def share(often: np.ndarray, single: list[int] = single, edges: list[int] = edges) -> float:
+            return float((np.asarray(single) * often).sum() / max(1, (np.asarray(edges) * often).sum()))
+
         rows.append(
-            (basis, f"{sum(edges) / len(edges):.0f}", f"{sum(channels) / len(edges):.0f}", f"{one:.2f}")
+            (
+                basis,
+                *(interval(mean_of(found), prompts, digits=0) for found in (edges, signals)),
+                interval(share, prompts),
+            )
         )
     table(
         f"Circuits of {3 * len(TASKS)} prompts ({', '.join(TASKS)})",

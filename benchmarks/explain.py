@@ -1,49 +1,40 @@
-"""How long an explanation takes against one bare forward pass, and where the time goes.
+"""How long an explanation takes against one bare forward pass, by the length of the prompt, and where the time goes.
 
-    .venv/bin/python benchmarks/explain.py
+    .venv/bin/python benchmarks/explain.py [TOKENS …]
 
-On the default model and the indirect-object prompt; runs are interleaved with bare forward passes and medians are
-taken, so that a busy machine slows both alike.
+On the default model; runs take turns with bare forward passes and medians are taken, so that a busy machine slows both
+alike.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
+import sys
 
 import torch
 
 import headwise
-
-PROMPT = "When John and Mary went to the store, John gave a drink to"
-ROUNDS = 9
+from in_turns import LENGTHS, in_turns, prompt_of  # pyright: ignore[reportMissingImports]
 
 
-def main() -> None:
+def main(lengths: list[int]) -> None:
     model = headwise.load()
-    ids = torch.tensor([model.tokenizer(PROMPT).input_ids])
-    why = headwise.explain(model, PROMPT, wrong=" John")  # channels of the layer are found once per model
-    bare, whole, stages = [], [], []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        with torch.no_grad():
-            model.hf(ids, use_cache=False)
-        bare.append(time.perf_counter() - start)
-        why = headwise.explain(model, PROMPT, wrong=" John")
-        whole.append(why.seconds)
-        stages.append(why.stages)
-    forward, total = statistics.median(bare), statistics.median(whole)
-    ratio = statistics.median(w / b for w, b in zip(whole, bare, strict=True))
-    copies = 4 + sum(len(control.effects) for control in why.proof.controls)
-    print(
-        f"{len(why.tokens)} tokens, {why.head}, {copies} copies of the prompt in the edited pass; {ROUNDS} rounds"
-    )
-    print(f"bare forward pass {1000 * forward:8.0f} ms")
-    print(f"explanation       {1000 * total:8.0f} ms   {ratio:.1f} × bare   (bound: 3 × bare)")
-    for stage in stages[0]:
-        seconds = statistics.median(run[stage] for run in stages)
-        print(f"  {stage:22}{1000 * seconds:8.0f} ms   {seconds / total:4.0%}")
+    for tokens in lengths:
+        ids = prompt_of(model.tokenizer, tokens)
+        batch, seen = torch.tensor([ids]), []
+        pace = in_turns(
+            lambda batch=batch: model.hf(batch, use_cache=False),
+            lambda ids=ids, seen=seen: seen.append(headwise.explain(model, ids, wrong=" John")),
+            LENGTHS.get(tokens, 3),
+        )
+        why = seen[-1]
+        copies = 4 + sum(len(control.effects) for control in why.proof.controls)
+        print(f"T = {tokens:4d}   {pace}   {why.head}, {copies} edited copies")
+        whole = statistics.median(one.seconds for one in seen[1:])
+        for stage in why.stages:
+            seconds = statistics.median(one.stages[stage] for one in seen[1:])
+            print(f"    {stage:22}{seconds / whole:4.0%}")
 
 
 if __name__ == "__main__":
-    main()
+    main([int(tokens) for tokens in sys.argv[1:]] or list(LENGTHS))

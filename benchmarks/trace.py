@@ -1,8 +1,9 @@
 """Channels, traces and their memory, side by side with the plain way. Prints ratios.
 
-python benchmarks/trace.py            all three parts
+python benchmarks/trace.py            all four parts
 python benchmarks/trace.py channels   (a) channels of a GPT-2-shaped model against the SVD of full products
-python benchmarks/trace.py speed      (b) a whole trace against the literal reference and the bare forward pass
+python benchmarks/trace.py speed      (b) a whole trace against the literal reference of the published rules
+python benchmarks/trace.py lengths    (d) a whole trace in the default mode against the bare pass, by prompt length
 python benchmarks/trace.py memory     (c) peak extra memory of a trace by prompt length
 """
 
@@ -18,17 +19,11 @@ from pathlib import Path
 
 import torch
 
+from in_turns import LENGTHS, PROMPT, STORY, in_turns, prompt_of  # pyright: ignore[reportMissingImports]
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-PROMPT = "When John and Mary went to the store, John gave a drink to"
-STORY = (
-    "The old harbour town had two schools, a library and a market that opened before sunrise. Fishermen mended their "
-    "nets along the quay while children ran between the boats, and in the evening the lamps were lit one by one. "
-    "Nobody remembered who had built the tower on the hill, but everybody agreed that it leaned a little more each "
-    "winter. In spring the teachers took their classes up the path to draw the islands, and the baker sent a basket "
-    "of rolls along. When the weather turned, the ferry stayed at its pier and the mail came a day late. "
-)
-LENGTHS = (64, 128, 256, 512)
+MEMORY = (64, 128, 256, 512)
 
 
 def best(function: Callable[[], object], times: int) -> float:
@@ -115,6 +110,25 @@ def speed() -> None:
     print(f"    channels of all {len(model.heads)} heads, once per model: {cold:.2f} s (not in these times)")
 
 
+def lengths() -> None:
+    import headwise
+
+    model = headwise.load()
+    print("(d) whole trace, default mode, verified counterfactuals not asked for")
+    for tokens, rounds in LENGTHS.items():
+        ids = prompt_of(model.tokenizer, tokens)
+        batch, seen = torch.tensor([ids]), []
+        pace = in_turns(
+            lambda batch=batch: model.hf(batch, use_cache=False),
+            lambda ids=ids, seen=seen: seen.append(headwise.trace(model, ids, answer=" Mary", wrong=" John")),
+            rounds,
+        )
+        found = seen[-1]
+        print(
+            f"    T = {tokens:4d}   {pace}   {len(found.heads)} firings, {len(found.edges)} edges", flush=True
+        )
+
+
 def resident() -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS"):
@@ -151,7 +165,7 @@ def memory_of(tokens: int) -> None:
 def memory() -> None:
     print("(c) peak extra memory of a trace")
     rows = []
-    for tokens in LENGTHS:
+    for tokens in MEMORY:
         out = subprocess.run(
             [sys.executable, __file__, "memory-of", str(tokens)], capture_output=True, text=True, check=True
         ).stdout
@@ -162,12 +176,12 @@ def memory() -> None:
     mx, my = sum(xs) / len(xs), sum(ys) / len(ys)
     slope = sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True)) / sum((x - mx) ** 2 for x in xs)
     print(
-        f"    fitted exponent {slope:.2f} (goal <= 1.3); T = 512: {rows[-1][1] / 2**30:.2f} GB (goal < 1.5)"
+        f"    fitted exponent {slope:.2f} (goal <= 1.1); T = 512: {rows[-1][1] / 2**30:.2f} GB (goal < 1.5)"
     )
 
 
 if __name__ == "__main__":
-    parts = {"channels": channels, "speed": speed, "memory": memory}
+    parts = {"channels": channels, "speed": speed, "memory": memory, "lengths": lengths}
     match sys.argv[1:]:
         case []:
             for part in parts.values():

@@ -1,0 +1,65 @@
+"""Two things done in turns, and how much longer one takes than the other: for a machine that others use, too."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+PROMPT = "When John and Mary went to the store, John gave a drink to"
+STORY = (
+    "The old harbour town had two schools, a library and a market that opened before sunrise. Fishermen mended their "
+    "nets along the quay while children ran between the boats, and in the evening the lamps were lit one by one. "
+    "Nobody remembered who had built the tower on the hill, but everybody agreed that it leaned a little more each "
+    "winter. In spring the teachers took their classes up the path to draw the islands, and the baker sent a basket "
+    "of rolls along. When the weather turned, the ferry stayed at its pier and the mail came a day late. "
+)
+LENGTHS = {14: 9, 100: 5, 300: 3, 600: 3}
+"""Tokens of a prompt, and rounds."""
+
+
+def prompt_of(tokenizer: Callable[..., object], tokens: int) -> list[int]:
+    """The last tokens of a story that ends in the prompt; the prompt alone where it is as long."""
+    ids = list(tokenizer(PROMPT).input_ids)  # pyright: ignore[reportAttributeAccessIssue]
+    return ids if len(ids) >= tokens else list(tokenizer(STORY * 12 + PROMPT).input_ids)[-tokens:]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of the bare passes and of what is measured, round by round: of the processor, and on the wall."""
+
+    bare: list[tuple[float, float]]
+    ours: list[tuple[float, float]]
+
+    def _median(self, which: int) -> tuple[float, float, float]:
+        bare, ours = ([one[which] for one in some] for some in (self.bare, self.ours))
+        ratio = statistics.median(b / a for a, b in zip(bare, ours, strict=True))
+        return statistics.median(bare), statistics.median(ours), ratio
+
+    @property
+    def ratio(self) -> float:
+        """Of processor time, median over rounds."""
+        return self._median(0)[2]
+
+    def __str__(self) -> str:
+        bare, ours, ratio = self._median(0)
+        return (
+            f"bare {bare:6.3f} s   ours {ours:7.3f} s   {ratio:5.2f} × bare (processor), "
+            f"{self._median(1)[2]:5.2f} × on the wall"
+        )
+
+
+def in_turns(bare: Callable[[], object], ours: Callable[[], object], rounds: int) -> Pace:
+    """Run both, one after the other, ``rounds`` times; once before that is not counted."""
+    taken: tuple[list[tuple[float, float]], ...] = ([], [])
+    with torch.no_grad():
+        for number in range(rounds + 1):
+            for one, seconds in zip((bare, ours), taken, strict=True):
+                began = time.process_time(), time.perf_counter()
+                one()
+                if number:
+                    seconds.append((time.process_time() - began[0], time.perf_counter() - began[1]))
+    return Pace(*taken)
