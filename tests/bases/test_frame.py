@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
 from tiny import VARIANTS, prompts_of, tiny
 from torch import Tensor
 
+from headwise.bases import calibrate as module
+from headwise.bases.balanced import TOO_FEW
 from headwise.bases.basis import Bases, Basis, turned_maps
+from headwise.bases.moments import collect_moments
+from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.model.reading import Rotary
 from headwise.model.stream import Stream, split
-from headwise.tracing.search import LayerSearch, Rules
+from headwise.tracing.search import LayerSearch, Rules, SideSignals
+from headwise.tracing.seeds import chosen_seeds
+from headwise.tracing.through import MLPRules
+from headwise.tracing.tracer import trace_down
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell
+from headwise.types import Cell, Side
 
 ROW = 7
 ROTATED = [name for name in VARIANTS if name not in ("gpt2", "opt")]
@@ -72,15 +80,34 @@ def _moved(stream: Stream, by: Tensor) -> Stream:
     return Stream(stream.model, stream.batch, layers, stream.final)
 
 
+@cache
+def _bases(name: str, kind: str) -> Bases:
+    return _bases_of(tiny(name, torch.float64), kind)
+
+
+def _bases_of(model: Model, kind: str) -> Bases:
+    """Of a tiny model; balanced ones from moments over random tokens."""
+    if kind != "balanced":
+        return Bases.of(model, kind)  # pyright: ignore[reportArgumentType]
+    halves = {("random", half): collect_moments(model, prompts_of(*[40] * 4, seed=half)) for half in (0, 1)}
+    corpus = Corpus("random", ("tokens",) * 8, ("random",) * 8)
+    measured = module._calibration(model, corpus, halves)  # pyright: ignore[reportPrivateUsage]
+    assert float(measured.moments.cells.max()) >= TOO_FEW * model.d_head
+    return Bases.of(model, "balanced", calibration=measured)
+
+
+@pytest.mark.parametrize("kind", ["singular", "balanced"])
 @pytest.mark.parametrize("name", ROTATED)
-def test_turning_queries_and_keys_alike_changes_no_coordinate_and_no_signal(name: str) -> None:
+def test_turning_queries_and_keys_alike_changes_no_coordinate_no_signal_and_no_circuit(
+    name: str, kind: str
+) -> None:
     model = tiny(name, torch.float64)
     stream = split(model, prompts_of(9)[0])
     width = model.d_head
     moved = _moved(stream, 3.0 * torch.rand(width, generator=torch.Generator().manual_seed(1)))
-    here, there = PromptWrites(stream, 0), PromptWrites(moved, 0)
+    bases = _bases(name, kind)
+    here, there = PromptWrites(stream, 0, bases), PromptWrites(moved, 0, bases)
     assert (here.q - there.q).abs().max() > 0.1
-    bases = Bases.of(model)
     for head in range(model.n_heads):
         basis = bases.layer(3).at(head)
         for one, other in zip(
@@ -91,15 +118,47 @@ def test_turning_queries_and_keys_alike_changes_no_coordinate_and_no_signal(name
     cells = [cell for cell in cells if bool(here.visible(3)[cell.query, cell.key])]
     rules = Rules(tau=0.02)
     found = [LayerSearch(up.bases, 3, rules, up.dtype).run(up, cells) for up in (here, there)]
-    compared = 0
-    for one, other in zip(*found, strict=True):
-        for side in ("query", "key"):
-            assert one[side].signals == other[side].signals
-            compared += len(one[side])
-            for a, b in zip(one[side].removed, other[side].removed, strict=True):
-                assert a.drop == pytest.approx(b.drop, abs=1e-9)
-                assert a.strengths == pytest.approx(b.strengths, abs=1e-8)
-    assert compared > 10
+    assert sum(_same(one, other) for one, other in zip(*found, strict=True)) > 10
+    rules = Rules(mlps=MLPRules())
+    answer = max(range(model.vocabulary), key=lambda token: chosen_seeds(here, token, None)[1])
+    one, other = (
+        trace_down(model, [up], [chosen_seeds(up, answer, None)[0]], rules)[0] for up in (here, there)
+    )
+    assert one.seeds and [seed.component for seed in one.seeds] == [seed.component for seed in other.seeds]
+    assert list(one.attention) == list(other.attention)
+    assert list(one.attention.values()) == pytest.approx(list(other.attention.values()), abs=1e-9)
+    assert list(one.signals) == list(other.signals)
+    for firing, sides in one.signals.items():
+        _same(sides, other.signals[firing])
+    assert [(p.mlp, p.position, p.writer) for p in one.parts] == [
+        (p.mlp, p.position, p.writer) for p in other.parts
+    ]
+    assert [p.weight for p in one.parts] == pytest.approx([p.weight for p in other.parts], abs=1e-9)
+
+
+def _same(one: dict[Side, SideSignals], other: dict[Side, SideSignals]) -> int:
+    """How many signals were compared."""
+    for side in one:
+        assert one[side].signals == other[side].signals
+        for a, b in zip(one[side].removed, other[side].removed, strict=True):
+            assert a.drop == pytest.approx(b.drop, abs=1e-9)
+            assert a.strengths == pytest.approx(b.strengths, abs=1e-8)
+    return sum(map(len, one.values()))
+
+
+@pytest.mark.parametrize("kind", ["singular", "balanced"])
+@pytest.mark.parametrize("name", ROTATED)
+def test_a_model_that_runs_later_gives_the_same_coordinates(name: str, kind: str) -> None:
+    model = tiny(name, torch.float32, settings={"max_position_embeddings": 1024})
+    bases = _bases_of(model, kind)
+    here = PromptWrites(split(model, prompts_of(9)[0]), 0, bases)
+    for start in (1, 20, 500):
+        there = PromptWrites(split(model, prompts_of(9)[0], start=start), 0, bases)
+        for layer in (0, 3):
+            basis = bases.layer(layer).at(1)
+            both = (_coordinates(up, basis, layer, 1) for up in (here, there))
+            for one, other in zip(*both, strict=True):
+                assert (one - other).abs().max() <= 1e-4 * one.abs().max(), (start, layer)
 
 
 def test_in_the_absolute_frame_the_same_turn_moves_the_channels() -> None:

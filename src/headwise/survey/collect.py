@@ -51,7 +51,8 @@ def trace_many(
 
     The same call continues an interrupted run, and returns a finished one as it is; the files depend neither on
     interruptions nor on ``workers``. Prompts that the model answers wrong are set aside, not dropped; a prompt that
-    fails is recorded with its reason.
+    fails is recorded with its reason. Every prompt begins at position 0: there is no ``start``, because in the query's
+    frame another one gives the same circuits up to rounding.
 
     Parameters
     ----------
