@@ -17,7 +17,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
+PIP    := $(BIN)/python -I -m pip --disable-pip-version-check -qq
 LOCKED := install --require-hashes --no-deps --only-binary :all:
 PROMPT := Mr. Dursley was thin. Mrs. Potter was kind. Mr. Durs
 LONG   := hostile or calibration or cluster
@@ -41,7 +41,7 @@ $(READY): requirements.lock requirements-cuda.lock pyproject.toml
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "set-up: $(PYTHON) lacks venv or pip: install them (on Debian and Ubuntu: apt install python3-venv python3-pip)" >&2; exit 1; }
 	@echo "set-up 1/5: environment in $(VENV)"
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -I -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "set-up 2/5: torch"
 	@sed -n '/^torch==/,/[^\\]$$/p' requirements.lock | sed 's/^torch==[^ ]*/&+cpu/' > $(VENV)/torch-cpu.lock
 	@if [ "$$(uname -s)" = Linux ] && ! $(PIP) $(LOCKED) $(if $(TORCH_INDEX),--retries 1 --extra-index-url $(TORCH_INDEX)) \

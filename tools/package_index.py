@@ -70,7 +70,7 @@ class Places:
     @classmethod
     def of_pip(cls) -> Places:
         """The places of pip's configuration on this machine."""
-        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
+        command = [sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "config", "list"]
         return cls.listed(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     @classmethod
