@@ -23,7 +23,7 @@ ORDER: list[tuple[str, ...]] = [
     ("files", "intervals", "frames"),
     ("tokens", "corpus"),
     ("model",),
-    ("tasks",),
+    ("tasks", "corpora"),
     ("scale",),
     ("bases",),
     ("contrast",),

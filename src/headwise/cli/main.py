@@ -39,6 +39,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Models": {
         "models": "list, get and remove models",
         "calibrate": "measure what flows through every head, for balanced channels",
+        "corpus": "list and get texts to measure on",
         "doctor": "check that a model is captured, edited and split exactly",
     },
     "Shell": {"completion": "the script that makes bash, zsh or fish complete commands"},

