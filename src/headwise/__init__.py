@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from headwise.model.edits import SwapWithin as SwapWithin
     from headwise.model.loading.load import load as load
     from headwise.model.model import Model as Model
+    from headwise.naming.result import NamesResult as NamesResult
+    from headwise.naming.run import find_names as find_names
     from headwise.progress import Progress as Progress
     from headwise.sinks.result import SinksResult as SinksResult
     from headwise.sinks.study import find_sinks as find_sinks
@@ -76,6 +78,8 @@ _NAMES = {
     "model.edits": "AddVectors RemoveWithin SetOutput SetVectors Silence SwapWithin",
     "model.loading.load": "load",
     "model.model": "Model",
+    "naming.result": "NamesResult",
+    "naming.run": "find_names",
     "progress": "Progress",
     "sinks.result": "SinksResult",
     "sinks.study": "find_sinks",

@@ -117,7 +117,7 @@ def test_kinds_are_of_their_levels(drawn: Any) -> None:
 def test_no_positive_is_at_or_below_nothing(drawn: Any) -> None:
     for kind in ("positive", "top", "strongest"):
         for subject, _, _, _, score, _ in cells(drawn, kind):
-            assert score > (np.log(0.1 / 0.9) - 1e-6 if SUBJECTS[subject].level in ("head", "sink") else 0)
+            assert score > (np.log(0.3 / 0.7) - 1e-6 if SUBJECTS[subject].level in ("head", "sink") else 0)
 
 
 def test_negatives_keep_what_they_are_to_keep(drawn: Any) -> None:

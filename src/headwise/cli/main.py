@@ -33,6 +33,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "circuits": "trace the circuits of many prompts of a task into one folder",
         "families": "families of a run's circuits: how many, what differs, are they causal",
         "sinks": "which heads park attention, which signals make them, and proof",
+        "name": "what heads and signals respond to, in words tested on other texts",
         "sparsity": "how few channels carry a task's attention, beside rotated ones",
     },
     "Worlds with known answers": {"toy": "payload, alignment, training"},

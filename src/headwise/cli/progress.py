@@ -55,8 +55,10 @@ def noted_bars() -> Iterator[Any]:
 
 
 @contextmanager
-def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """A function of (stage, done, total) that draws one bar per stage."""
+def stage_bars(
+    counts: Callable[[str], str] = lambda _stage: "prompt",
+) -> Iterator[Callable[[str, int, int], None]]:
+    """A function of (stage, done, total) that draws one bar per stage; ``counts`` says what a stage goes over."""
     if is_quiet() or not sys.stderr.isatty():
         told: set[str] = set()
 
@@ -64,7 +66,9 @@ def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
             if stage not in told and not is_quiet():
                 told.add(stage)
                 print(
-                    printable(f"headwise: {stage}: {counted(total, 'prompt')}"), file=sys.stderr, flush=True
+                    printable(f"headwise: {stage}: {counted(total, counts(stage))}"),
+                    file=sys.stderr,
+                    flush=True,
                 )
 
         yield tell

@@ -54,7 +54,7 @@ KINDS: tuple[Kind, ...] = (
     "strongest",
 )
 QUANTILES = (0.5, 0.8, 0.95, 0.99, 0.999)
-LEAST_ATTENTION = 0.1
+LEAST_ATTENTION = 0.3
 """A head does not attend to a cell that gets less of its row, however rare more is."""
 PILOT = 64
 """Explore texts that give the levels."""
@@ -79,7 +79,7 @@ class Levels:
     high: np.ndarray
     """95 %."""
     theta: np.ndarray
-    """99 %, and no less than nothing (a head: no less than a tenth of the attention): the threshold of positives."""
+    """99 %, and no less than nothing (a head: three tenths of the attention): the threshold of positives."""
     top: np.ndarray
     """99.9 %."""
 
@@ -102,23 +102,28 @@ class Measured:
     """With the rotated control of every subject behind them, of this seed; None: without."""
     basis: BasisName
     features: tuple[tuple[tuple[Head, str], BankFeature], ...] = ()
-    _made: dict[int, list[Activations]] = field(default_factory=dict, compare=False, repr=False)
+    beside: tuple[Subject, ...] = ()
+    """More subjects, behind all others: without a control, and to be looked at only."""
+    _made: dict[int, list[Activations]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def activations(self, model: Model) -> list[Activations]:
         """The subjects' activations and their controls', made once per process."""
         if id(model) not in self._made:
             bases = Bases.of(model, self.basis.kind, frame=self.basis.frame)
-            turns = (None,) if self.turned is None else (None, self.turned)
+            asked = [(self.subjects, None), (self.subjects, self.turned), (self.beside, None)]
+            if self.turned is None:
+                del asked[1]
             self._made[id(model)] = [
-                Activations(model, self.subjects, bases=bases, features=dict(self.features), turned=turn)
-                for turn in turns
+                Activations(model, some, bases=bases, features=dict(self.features), turned=turn)
+                for some, turn in asked
+                if some
             ]
         return self._made[id(model)]
 
     @property
     def every(self) -> tuple[Subject, ...]:
-        """The subjects, and once more those of the control."""
-        return self.subjects if self.turned is None else self.subjects * 2
+        """The subjects, once more those of the control, and what is beside them."""
+        return (self.subjects if self.turned is None else self.subjects * 2) + self.beside
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_made": {}}
@@ -133,7 +138,9 @@ class _Batch:
     def __init__(self, model: Model, measured: Measured, chunk: Chunk[Text], seed: int) -> None:
         self.acts = measured.activations(model)
         self.numbers = torch.tensor([number for number, _ in chunk.items])
-        self.stream = model.split([list(ids) for _, ids in chunk.items], layers=self.acts[0].layers)
+        self.stream = model.split(
+            [list(ids) for _, ids in chunk.items], layers=max(one.layers for one in self.acts)
+        )
         n, width = self.stream.batch.ids.shape
         self.order = torch.stack([_order(seed, ids, width) for _, ids in chunk.items])
         """[n, T, T]: which cell comes first where one is to be drawn."""

@@ -73,6 +73,11 @@ class Subject:
             return "query"
         return self.side or "key"
 
+    @property
+    def channel(self) -> Subject:
+        """The same channels and pole, whoever writes into them."""
+        return Subject(self.head, channels=self.channels, pole=self.pole)
+
     def poles(self) -> list[Subject]:
         """Itself, or one for each attracting pole where channels come without one."""
         if not self.channels or self.pole is not None:

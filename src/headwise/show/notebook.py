@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
     from headwise.contrast.roles import HeadRoles
     from headwise.families.result import FamiliesResult
+    from headwise.naming.result import NamesResult
     from headwise.sinks.result import SinksResult
     from headwise.sparsity.result import SparsityResult
     from headwise.survey.records import CircuitRun
@@ -80,6 +81,30 @@ def sinks_result(found: SinksResult) -> str:
     sinks = Table(("token", "position", "prompts", share, attention), rows)
     parked = f"{len(found.parked)} of {found.attention.numel()} heads park their attention on sinks"
     return notebook(f"Sinks in {found.model}: {parked}.", sinks.html(bare=True))
+
+
+def names_result(found: NamesResult) -> str:
+    """How many subjects have a name beside the controls, and the first names."""
+    rows = [
+        (
+            str(one.subject),
+            one.verdict,
+            None if one.balanced_accuracy is None else one.balanced_accuracy.mean,
+            "–" if one.name is None else one.name.text,
+        )
+        for one in found.signals[:EDGES]
+    ]
+    accuracy = TableColumn(name="balanced accuracy", format=".2f")
+    shares = [
+        ("named", found.share_named),
+        ("swapped control", found.swapped),
+        ("rotated control", found.rotated),
+    ]
+    said = ", ".join(f"{word} {share.mean:.0%}" for word, share in shares if share is not None)
+    table = Table(("signal", "verdict", accuracy, "name"), rows)
+    return notebook(
+        f"Names of {counted(len(found), 'subject')} in {found.model}: {said}.", table.html(bare=True)
+    )
 
 
 def head_roles(found: HeadRoles) -> str:

@@ -1,0 +1,119 @@
+"""``headwise name``: what heads, writers and signals respond to, in words that hold on texts they were not found on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headwise.cli import options
+from headwise.cli.outputs import finish, print_json
+from headwise.cli.progress import stage_bars
+from headwise.cli.verb import new_app
+from headwise.errors import HeadwiseError
+
+app = new_app("Name what heads, writers and signals respond to, and test every name on other texts.")
+
+
+@app.command()
+def name(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="all heads, a head (L23H3), 'L23H3 key MLP18', 'L23H3 key ch2 MLP18 ++', 'L23H3 sink', several "
+            "separated by commas, a circuit file, a run folder, or a feature bank.",
+            metavar="SOURCE",
+            show_default=False,
+        ),
+    ] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option(
+            help="Texts: a name that `headwise corpus` lists, a folder, or a .txt, .jsonl or .parquet file.",
+            metavar="CORPUS",
+        ),
+    ] = None,
+    texts: Annotated[int, typer.Option(min=2, help="Texts of the corpus to read.")] = 1500,
+    tokens: Annotated[int, typer.Option(min=16, help="Tokens of each text to read.")] = 64,
+    top: Annotated[int, typer.Option(min=1, help="Subjects to name; of circuits, the strongest.")] = 500,
+    by: Annotated[str, typer.Option(help="Who gives names: rules.", metavar="rules|llm|both")] = "rules",
+    basis: options.Basis = "singular",
+    split_seed: Annotated[
+        int, typer.Option(min=0, help="Another split of the texts; labelled a second look.", metavar="N")
+    ] = 0,
+    model: options.Model = None,
+    out: options.Out = None,
+    workers: options.MoreWorkers = 1,
+    selftest: Annotated[
+        bool,
+        typer.Option(
+            "--selftest", help="Name planted rules and noise instead, to see that naming itself works."
+        ),
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Name what heads, writers and signals respond to, and test every name on other texts."""
+    if by not in ("rules", "llm", "both"):
+        raise HeadwiseError(f"--by {by} is not an explainer: write rules")
+    if by != "rules":
+        raise HeadwiseError(f"--by {by} is not there yet: names are given by rules alone; leave it out")
+    if (source is None) == (not selftest):
+        raise HeadwiseError(
+            "nothing says what to name: give a head (L23H3), all, a circuit file or a run folder"
+            if source is None
+            else f"SOURCE {source} and --selftest both say what to name: give one of them"
+        )
+    from headwise.corpora.known import find_corpus
+
+    held = find_corpus(corpus)
+    if out is not None:
+        from headwise.scale.place import refuse_taken
+
+        refuse_taken(out, "names")
+    from headwise.model.loading.load import load
+
+    if selftest:
+        from headwise.naming.selftest import self_test
+
+        found = self_test(load(model), held, texts=texts, tokens=tokens)
+        from headwise.show.naming.terminal import selftest_table
+
+        finish(found.to_json(), lambda: selftest_table(found), as_json=as_json)
+        return
+    from headwise.naming.run import find_names
+
+    assert source is not None
+    with stage_bars(_counted) as progress:
+        found = find_names(
+            load(model),
+            source,
+            corpus=held,
+            texts=texts,
+            tokens=tokens,
+            top=top,
+            basis=basis,
+            split_seed=split_seed,
+            out=out,
+            workers=workers,
+            progress=progress,
+        )
+    _finish(found, out, as_json)
+
+
+def _counted(stage: str) -> str:
+    return "subject" if stage.endswith("names") else "text"
+
+
+def _finish(found: Any, out: Path | None, as_json: bool) -> None:
+    if as_json:
+        print_json(found.to_json())
+        return
+    page = None
+    if out is not None:
+        from headwise.show.naming.page import write_names_page
+
+        page = write_names_page(found, out / "names.html")
+    from headwise.show.naming.terminal import names_table
+
+    finish(None, lambda: names_table(found), as_json=False, run=out, page=page)

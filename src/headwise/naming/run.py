@@ -1,0 +1,330 @@
+"""``headwise.find_names``: what heads, writers, signals, channels and features respond to, in words that were tested.
+
+Levels, cells, rules, tests, controls: one pass over the texts gives the cells of every subject and of its rotated
+counterpart; rules are found on one half and asked of the other; the swapped control goes the same way with the cells of
+one text read in another.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from headwise.basis_names import BasisKind
+from headwise.corpora.known import find_corpus
+from headwise.corpus import Corpus
+from headwise.errors import HeadwiseError
+from headwise.naming.examine import Cases, Tried, examples_of, words_of
+from headwise.naming.halves import Half, Halves, halves_of, swapped
+from headwise.naming.predicates.library import library_digest
+from headwise.naming.reservoir import Reservoir
+from headwise.naming.result import KIND, NamedSubject, NamesResult, Outcome
+from headwise.naming.sample import BATCH, PILOT, CellsJob, Levels, LevelsJob, Measured, Text
+from headwise.naming.signals import Subject
+from headwise.naming.sources import SourceLike, Subjects, read_source
+from headwise.naming.statistics import Judged, judged, share_difference, share_named
+from headwise.naming.texts import Texts
+from headwise.progress import Progress
+from headwise.scale.engines import engine_for
+from headwise.scale.mapping import map_chunks
+from headwise.scale.stages import Stages
+from headwise.scale.study import run_study
+from headwise.scale.work import Chunk
+from headwise.strings import in_short
+
+if TYPE_CHECKING:
+    from headwise.model.model import Model
+
+By = Literal["rules", "llm", "both"]
+TEXTS = 1500
+"""Texts of a corpus that are read, spread evenly over it."""
+TOKENS = 64
+"""Tokens of each of them."""
+ALIKE = 0.95
+"""A writer's signal that correlates more than this with its whole channel has no name of its own."""
+TOP = 500
+"""Subjects of circuits that are named unless more are asked for."""
+
+
+def find_names(
+    model: Model,
+    source: SourceLike = "all",
+    *,
+    corpus: str | Path | Corpus | None = None,
+    texts: int = TEXTS,
+    tokens: int = TOKENS,
+    top: int | None = TOP,
+    by: By = "rules",
+    basis: BasisKind = "singular",
+    rotated: bool = True,
+    split_seed: int = 0,
+    out: str | Path | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> NamesResult:
+    """Name what heads attend to, or what signals respond to, and test every name on texts that it was not found on.
+
+    Parameters
+    ----------
+    model:
+        A loaded model.
+    source:
+        What to name: ``all`` heads, a head (``L23H3``), heads or signals separated by commas (``L23H3 key MLP18``,
+        ``L23H3 key ch2 MLP18 ++``, ``L23H3 sink``), a circuit file, a folder of circuits or families, or a feature
+        bank.
+    corpus:
+        Texts to find and test names on: a corpus, its name (``wikipedia-excerpt``), a folder or a file; None is the
+        documentation of installed packages.
+    texts:
+        At most so many texts of it, spread evenly.
+    tokens:
+        At most so many tokens of each text.
+    top:
+        At most so many subjects, those of circuits strongest first; None is all.
+    by:
+        Who gives names: ``rules``.
+    basis:
+        Which channels the numbers of a subject mean that was written by hand; circuits say theirs.
+    rotated:
+        Whether every subject's rotated counterpart is named too, as a control.
+    split_seed:
+        Another split of the texts. After test results were seen, names that are to be tested again need one, and are
+        labelled a second look.
+    out:
+        A folder that keeps the run; one that was interrupted is continued.
+    workers:
+        Processes that share the work; above 1, each loads the model anew (in a script, call this under
+        ``if __name__ == "__main__":``). What is found does not depend on it.
+    progress:
+        Told the stage, how many of its texts or subjects are done, and how many there are.
+
+    Returns
+    -------
+    NamesResult
+        Every subject with its verdict, the shares, and the controls beside them.
+    """
+    if by != "rules":
+        raise HeadwiseError(
+            f"by={in_short(by)} is not there yet: names are given by rules alone; leave it out, or write 'rules'"
+        )
+    if tokens < 16:
+        raise HeadwiseError(f"tokens={tokens} leaves too little of each text: give 16 or more")
+    chosen = read_source(model, source, basis=basis, top=top)
+    if not len(chosen):
+        raise HeadwiseError(f"top={top} leaves nothing to name: give 1 or more")
+    held = (corpus if isinstance(corpus, Corpus) else find_corpus(corpus)).first(texts)
+    read = Texts.of(model, held, tokens=tokens)
+    halves = halves_of(read, split_seed)
+    engine = engine_for(model, workers)
+    config = {
+        "model": model.name,
+        "weight_hash": model.weight_hash,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "subjects": [str(one) for one in chosen.subjects],
+        "basis": chosen.basis.kind,
+        "frame": chosen.basis.frame,
+        "basis_hash": chosen.basis.hash,
+        "unstable": chosen.unstable,
+        "corpus": held.name,
+        "corpus_sha256": held.digest,
+        "texts": len(held),
+        "tokens": tokens,
+        "split_seed": split_seed,
+        "predicates": library_digest(),
+        "by": by,
+        "rotated": rotated,
+    }
+    return run_study(
+        KIND,
+        config,
+        lambda run: _found(model, chosen, read, halves, config, run),
+        NamesResult.load,
+        engine=engine,
+        out=out,
+        progress=progress,
+    )
+
+
+def _found(
+    model: Model, chosen: Subjects, texts: Texts, halves: Halves, config: dict[str, Any], run: Stages
+) -> NamesResult:
+    """Levels, then cells, then rules and their tests, of the subjects and of their controls."""
+    seed = config["split_seed"]
+    measured = Measured(chosen.subjects, seed if config["rotated"] else None, chosen.basis, chosen.features)
+    # a signal's channel is looked at beside it: where the two go together, the name is the channel's
+    channels = tuple(dict.fromkeys(one.channel for one in chosen.subjects if one.level == "signal"))
+    looking = replace(measured, beside=channels)
+    looked = run("levels", LevelsJob(looking, seed), _chunks(texts, halves.explore[:PILOT]))
+    scores = np.concatenate([one.scores for one in looked], axis=1)
+    levels = Levels.of(measured.every, scores[: len(measured.every)])
+    alike = _alike(chosen, channels, scores[: len(chosen)], scores[len(measured.every) :])
+    job = CellsJob(measured, levels, seed)
+    kept: dict[Half, Reservoir] = {}
+    for half in ("explore", "test"):
+        kept[half] = Reservoir(half, len(measured.every))
+        for drawn in _streamed(run, f"cells to {half}", job, _chunks(texts, halves.of(half))):
+            kept[half].add(drawn)
+    cases = Cases(texts, kept["explore"], kept["test"])
+    false = Cases(texts, kept["explore"], kept["test"], other=swapped(texts, halves))
+    real, count = range(len(chosen)), len(chosen)
+    families = {"names": (cases, real), "swapped names": (false, real)}
+    if config["rotated"]:
+        families["rotated names"] = (cases, range(count, 2 * count))
+    results: dict[str, list[Fared]] = {}
+    for name, (some, numbers) in families.items():
+        tick, tried = run.begin(name, len(numbers)), []
+        for one in some.tried(numbers):
+            tried.append(one)
+            tick(1)
+        results[name] = _fared(tried)
+    return _result(model, chosen, cases, levels, alike, config, results, _texts(texts, halves))
+
+
+def _alike(
+    chosen: Subjects, channels: tuple[Subject, ...], scores: np.ndarray, beside: np.ndarray
+) -> list[bool]:
+    """Whether each signal goes with its whole channel over explored cells, so that the name is the channel's."""
+    place = {channel: number for number, channel in enumerate(channels)}
+    made = []
+    for subject, row in zip(chosen.subjects, scores, strict=True):
+        if subject.level != "signal":
+            made.append(False)
+            continue
+        other = beside[place[subject.channel]]
+        known = np.isfinite(row) & np.isfinite(other)
+        made.append(bool(np.corrcoef(row[known], other[known])[0, 1] > ALIKE) if known.sum() > 2 else False)
+    return made
+
+
+def _result(
+    model: Model,
+    chosen: Subjects,
+    cases: Cases,
+    levels: Levels,
+    alike: list[bool],
+    config: dict[str, Any],
+    results: dict[str, list[Fared]],
+    told: dict[str, int],
+) -> NamesResult:
+    real, false, turned = (results.get(name) for name in ("names", "swapped names", "rotated names"))
+    assert real is not None
+    assert false is not None
+    signals = [
+        _named(
+            chosen,
+            number,
+            cases,
+            float(levels.theta[number]),
+            alike[number],
+            one,
+            false[number],
+            None if turned is None else turned[number],
+        )
+        for number, one in enumerate(real)
+    ]
+    heads = [subject.head for subject in chosen.subjects]
+    verdicts, swapped_verdicts = ([one.judged.verdict for one in some] for some in (real, false))
+    rotated_verdicts = None if turned is None else [one.judged.verdict for one in turned]
+    return NamesResult(
+        model=model.name,
+        weight_hash=model.weight_hash,
+        config=config,
+        signals=tuple(signals),
+        share_named=share_named(verdicts, heads),
+        share_beyond_chance=share_named(verdicts, heads, least="beyond chance"),
+        swapped=share_named(swapped_verdicts, heads),
+        rotated=None if rotated_verdicts is None else share_named(rotated_verdicts, heads),
+        difference=None if rotated_verdicts is None else share_difference(verdicts, rotated_verdicts, heads),
+        tokens_scored=told.pop("tokens"),
+        texts=told,
+        seconds=0.0,
+    )
+
+
+def _named(
+    chosen: Subjects,
+    number: int,
+    cases: Cases,
+    theta: float,
+    alike: bool,
+    one: Fared,
+    false: Fared,
+    turned: Fared | None,
+) -> NamedSubject:
+    found = one.tried.found
+    return NamedSubject(
+        subject=chosen.subjects[number],
+        judged=one.judged,
+        name=None if found is None else words_of(found),
+        test=one.tried.test,
+        position_matched=one.tried.matched,
+        near=one.tried.near,
+        threshold=theta,
+        flags=(*one.judged.flags, *["the channel's"] * alike),
+        occurrences=chosen.occurrences[number] if chosen.occurrences else None,
+        swapped=_outcome(false),
+        rotated=None if turned is None else _outcome(turned),
+        examples=examples_of(cases, number, one.tried.rule),
+    )
+
+
+class Fared(NamedTuple):
+    """A subject's rule with its test, and what that came to among all others."""
+
+    tried: Tried
+    judged: Judged
+
+
+def _fared(tried: list[Tried]) -> list[Fared]:
+    """One family of tests."""
+    rules = [one.rule for one in tried]
+    verdicts = judged(
+        [one.test for one in tried],
+        positional=[rule is not None and rule.is_positional for rule in rules],
+        corpus_bound=[rule is not None and rule.is_identity for rule in rules],
+    )
+    return [Fared(*pair) for pair in zip(tried, verdicts, strict=True)]
+
+
+def _outcome(one: Fared) -> Outcome:
+    rule, test = one.tried.rule, one.tried.test
+    accuracy = None if rule is None or test is None else test.balanced_accuracy.mean
+    return Outcome(
+        name=None if rule is None else str(rule), verdict=one.judged.verdict, balanced_accuracy=accuracy
+    )
+
+
+def _texts(texts: Texts, halves: Halves) -> dict[str, int]:
+    used = np.concatenate([halves.explore, halves.test])
+    return {
+        "explore": len(halves.explore),
+        "test": len(halves.test),
+        "groups": halves.groups,
+        "left_out": halves.left_out,
+        "tokens": int(texts.lengths[used].sum()),
+    }
+
+
+def _chunks(texts: Texts, numbers: np.ndarray) -> list[Chunk[Text]]:
+    """Batches of one half, in its order; a last one of a single text would have nobody to compare it with."""
+    items: list[Text] = [(int(number), tuple(texts.ids_of(int(number)))) for number in numbers]
+    cuts = list(range(0, len(items), BATCH))
+    if len(cuts) > 1 and len(items) - cuts[-1] == 1:
+        cuts.pop()
+    ends = [*cuts[1:], len(items)]
+    return [Chunk(start, tuple(items[start:end])) for start, end in zip(cuts, ends, strict=True)]
+
+
+def _streamed(run: Stages, name: str, job: CellsJob, chunks: list[Chunk[Text]]) -> Any:
+    """What a job makes of chunks, one at a time: as :class:`Stages` does it, without keeping the parts."""
+    keeper = run.folder.keeper(run.number) if run.folder else None
+    run.number += 1
+    tick = run.begin(name, sum(len(chunk) for chunk in chunks))
+    with closing(map_chunks(job, chunks, engine=run.engine, keeper=keeper, tick=tick)) as made:
+        for part in made:
+            run.done += 1
+            yield part

@@ -1,0 +1,182 @@
+"""The page of a naming run: every subject with its name, the cells that it holds at, and where it fails.
+
+Everything from the corpus is text: a page shows markup, instructions and marks of any text as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwise.files import write_text
+from headwise.show.kit.escape import attribute, text
+from headwise.show.kit.page import page, script
+
+if TYPE_CHECKING:
+    from headwise.naming.result import Example, NamedSubject, NamesResult
+    from headwise.naming.statistics import Share
+    from headwise.types import Estimate
+
+BANDS = {"top": "above 99.9 %", "upper": "99–99.9 %", "middle": "95–99 %"}
+KINDS = {
+    "strongest": "Strongest cells of the test texts",
+    "missed": "Where the name fails: it acts, and the name does not hold",
+    "false alarm": "Where the name fails: the name holds, and it does not act",
+}
+
+
+def names_page(result: NamesResult) -> str:
+    """The whole page as one string."""
+    kinds = Counter(one.level for one in result.signals)
+    parts = {
+        "title": text(f"Names in {result.model}"),
+        "intro": _intro(result),
+        "facts": "".join(f"<div><dt>{text(k)}</dt><dd>{v}</dd></div>" for k, v in _facts(result).items()),
+        "levels": "",
+        "kinds": "".join(f"<option>{text(kind)}</option>" for kind in kinds),
+        "subjects": "\n".join(_card(one) for one in result.signals),
+    }
+    return page("naming/page.html", parts, [script("naming/page.js")])
+
+
+def write_names_page(result: NamesResult, place: Path) -> Path:
+    """Write the page into a file."""
+    return write_text(place, names_page(result))
+
+
+def _intro(result: NamesResult) -> str:
+    told = result.texts
+    corpus = result.config["corpus"]
+    lines = [
+        "A name is a rule about the two tokens of a cell. It was found on one half of the texts and tested, once, on "
+        "the other; “named” means a balanced accuracy above 0.65 beyond doubt, “beyond chance” only that it is better "
+        "than guessing. A share of names means nothing without its controls: cells read in another text (swapped), and "
+        "the same tests on directions or queries that were turned at random (rotated).",
+        f"Corpus: {corpus}, {told['explore']} texts to explore and {told['test']} to test, "
+        f"{result.tokens_scored:,} tokens scored. Names are as good as the texts: another corpus can give others.",
+    ]
+    if result.second_look:
+        lines.append(
+            f"Second look: the texts were split anew (split seed {result.config['split_seed']}), because results of "
+            "an earlier split had been seen."
+        )
+    return "".join(f"<p>{text(line)}</p>" for line in lines)
+
+
+def _facts(result: NamesResult) -> dict[str, str]:
+    facts = {
+        "named": _share(result.share_named),
+        "beyond chance": _share(result.share_beyond_chance),
+        "named, swapped": _share(result.swapped),
+    }
+    if result.rotated is not None:
+        facts["named, rotated"] = _share(result.rotated)
+    if result.difference is not None:
+        facts["named less rotated"] = _interval(result.difference)
+    return facts
+
+
+def _share(share: Share) -> str:
+    return f"{share.mean:.0%} <small>({share.low:.0%} to {share.high:.0%}, n = {share.n})</small>"
+
+
+def _interval(value: Estimate) -> str:
+    return f"{value.mean:+.0%} <small>({value.low:+.0%} to {value.high:+.0%})</small>"
+
+
+def _card(one: NamedSubject) -> str:
+    accuracy = one.balanced_accuracy
+    data = {
+        "verdict": one.verdict,
+        "level": one.level,
+        "accuracy": "" if accuracy is None else f"{accuracy.mean:.4f}",
+        "matched": "" if one.position_matched is None else f"{one.position_matched.mean:.4f}",
+    }
+    marked = " ".join(f"data-{name}={attribute(value)}" for name, value in data.items())
+    verdict = f'<span class="verdict {one.verdict.split()[0]}">{text(one.verdict)}</span>'
+    name = "no rule explains more than it costs" if one.name is None else one.name.text
+    head = f"<h2><bdi>{text(one.subject)}</bdi> {verdict}</h2><p class=name>{text(name)}</p>"
+    return f"<article {marked}>{head}{_numbers(one)}{_details(one)}</article>"
+
+
+def _numbers(one: NamedSubject) -> str:
+    said: list[str] = []
+    if one.balanced_accuracy is not None:
+        a = one.balanced_accuracy
+        said.append(f"balanced accuracy {a.mean:.2f} ({a.low:.2f} to {a.high:.2f})")
+        said.append(f"q {one.q:.2g}")
+    if one.position_matched is not None:
+        said.append(f"at matched positions {one.position_matched.mean:.2f}")
+    if one.positives is not None:
+        said.append(f"{one.positives} test texts")
+    said += [f"flag: {flag}" for flag in one.flags]
+    if one.occurrences is not None:
+        said.append(f"occurs {one.occurrences} times")
+    if one.causal is None and one.name is not None:
+        said.append("observational")
+    return f"<p class=numbers>{text(' · '.join(said))}</p>"
+
+
+def _details(one: NamedSubject) -> str:
+    parts = []
+    for kind, title in KINDS.items():
+        found = [example for example in one.examples if example.kind == kind]
+        if found:
+            parts.append(f"<h3>{text(title)}</h3><ul>{''.join(_example(example) for example in found)}</ul>")
+    parts.append(_bands(one))
+    if one.name is not None and one.name.equally_good:
+        others = "".join(f"<li>{text(other)}</li>" for other in one.name.equally_good)
+        parts.append(f"<h3>Equally good on the explored texts</h3><ul>{others}</ul>")
+    parts.append(_controls(one))
+    failures = sum(example.kind != "strongest" for example in one.examples)
+    title = f"cells, {failures} where the name fails, bands and controls"
+    return f"<details><summary>{text(title)}</summary>{''.join(parts)}</details>"
+
+
+def _example(example: Example) -> str:
+    shown = []
+    for at, token in enumerate(example.tokens):
+        both = at == example.destination == example.source
+        kind = (
+            "both" if both else "to" if at == example.destination else "from" if at == example.source else ""
+        )
+        said = text(token)
+        title = {"both": "attends to itself", "to": "attends", "from": "is attended to", "": ""}[kind]
+        shown.append(f"<mark class={kind} title={attribute(title)}>{said}</mark>" if kind else said)
+    holds = "the name holds" if example.holds else "the name does not hold"
+    return f"<li><bdi>{''.join(shown)}</bdi> <small>{example.score:+.2f}, {holds}</small></li>"
+
+
+def _bands(one: NamedSubject) -> str:
+    test = one.test
+    if test is None or not test.positives or not test.recall_by_band:
+        return ""
+    found = test.recall_by_band
+    rows = [(label, found[band].recall if found[band].n else None) for band, label in BANDS.items()]
+    rows += [("80–95 % (near misses)", one.near)]
+    rows += [(f"negatives: {kind}", share) for kind, share in test.false_alarms.items()]
+    body = "".join(
+        f"<tr><th scope=row>{text(label)}</th><td class=n>{'–' if share is None else f'{share:.2f}'}</td></tr>"
+        for label, share in rows
+    )
+    return _table("Does it hold only at the very top?", ("cells", "share where the name holds"), body)
+
+
+def _controls(one: NamedSubject) -> str:
+    rows = []
+    for word, outcome in (("swapped", one.swapped), ("rotated", one.rotated)):
+        if outcome is None:
+            continue
+        accuracy = "–" if outcome.balanced_accuracy is None else f"{outcome.balanced_accuracy:.2f}"
+        rows.append(
+            f"<tr><th scope=row>{word}</th><td>{text(outcome.verdict)}</td><td class=n>{accuracy}</td>"
+            f"<td>{text(outcome.name or '–')}</td></tr>"
+        )
+    return _table("Its controls", ("control", "verdict", "accuracy", "name"), "".join(rows))
+
+
+def _table(title: str, columns: tuple[str, ...], body: str) -> str:
+    head = "".join(f"<th scope=col>{text(column)}</th>" for column in columns)
+    inside = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<h3>{text(title)}</h3><div class=scroll>{inside}</div>"

@@ -1,0 +1,72 @@
+"""Names for the terminal: the shares with their controls, then every subject with its name and how it fared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headwise.show.kit.terminal import table
+from headwise.strings import counted
+
+if TYPE_CHECKING:
+    from headwise.naming.result import NamedSubject, NamesResult
+    from headwise.naming.statistics import Share
+
+
+def names_table(result: NamesResult, top: int = 40) -> RenderableType:
+    """The shares, and a row per subject."""
+    shown = result.signals[:top]
+    rows = [
+        (
+            str(one.subject),
+            one.verdict,
+            _accuracy(one),
+            "–" if one.position_matched is None else f"{one.position_matched.mean:.2f}",
+            "–" if one.name is None else one.name.text,
+        )
+        for one in shown
+    ]
+    told = result.texts
+    lines = [
+        f"named {_share(result.share_named)}, beyond chance {_share(result.share_beyond_chance)}",
+        f"controls, named: swapped {_share(result.swapped)}"
+        + ("" if result.rotated is None else f", rotated {_share(result.rotated)}"),
+    ]
+    if result.difference is not None:
+        d = result.difference
+        lines.append(f"named less rotated {d.mean:+.0%} ({d.low:+.0%} to {d.high:+.0%} over heads)")
+    if result.second_look:
+        lines.append(f"second look: split seed {result.config['split_seed']}")
+    parts: list[RenderableType] = [
+        Text(f"Names in {result.model}: {counted(len(result), 'subject')}", style="bold"),
+        Text(
+            f"{result.config['corpus']}: {told['explore']} texts explored, {told['test']} tested, "
+            f"{result.tokens_scored:,} tokens scored"
+        ),
+        *(Text(line) for line in lines),
+        Text(),
+        table(("signal", "verdict", "accuracy (95 %)", "matched", "name"), rows),
+    ]
+    if len(result) > len(shown):
+        parts.append(
+            Text(f"{len(result) - len(shown)} more in the document (--json) and on the page (--out)")
+        )
+    parts += [
+        Text(),
+        Text(
+            "accuracy: balanced, on texts that the search did not see; matched: against cells at the same positions\n"
+            "a name describes cells where it acts; without --causal nothing was changed to see whether they follow it"
+        ),
+    ]
+    return Group(*parts)
+
+
+def _accuracy(one: NamedSubject) -> str:
+    a = one.balanced_accuracy
+    return "–" if a is None else f"{a.mean:.2f} ({a.low:.2f} to {a.high:.2f})"
+
+
+def _share(share: Share) -> str:
+    return f"{share.mean:.0%} ({share.low:.0%} to {share.high:.0%} of {share.n})"
