@@ -227,7 +227,8 @@ def _result(
         for number, one in enumerate(real)
     ]
     heads = [subject.head for subject in chosen.subjects]
-    verdicts, swapped_verdicts = ([one.judged.verdict for one in some] for some in (real, false))
+    verdicts = [one.judged.verdict for one in real]
+    swapped_verdicts = [one.judged.verdict for one in false]
     rotated_verdicts = None if turned is None else [one.judged.verdict for one in turned]
     return NamesResult(
         model=model.name,

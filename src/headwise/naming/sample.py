@@ -142,7 +142,7 @@ class _Batch:
             [list(ids) for _, ids in chunk.items], layers=max(one.layers for one in self.acts)
         )
         n, width = self.stream.batch.ids.shape
-        self.order = torch.stack([_order(seed, ids, width) for _, ids in chunk.items])
+        self.order = torch.stack([order_of(seed, ids, width) for _, ids in chunk.items])
         """[n, T, T]: which cell comes first where one is to be drawn."""
         self.first = (torch.arange(width) == 0).expand(n, width, width)
 
@@ -163,7 +163,8 @@ class _Batch:
             shift += len(acts.subjects)
 
 
-def _order(seed: int, ids: tuple[int, ...], width: int) -> Tensor:
+def order_of(seed: int, ids: tuple[int, ...], width: int) -> Tensor:
+    """[T, T]: a random number for each cell of a text, which follows from its content."""
     digest = hashlib.sha256(repr(ids).encode()).hexdigest()
     order = torch.zeros(width, width)
     order[: len(ids), : len(ids)] = torch.rand(len(ids), len(ids), generator=keyed(seed, "cells", digest))
@@ -214,6 +215,17 @@ class Drawn:
     source: np.ndarray
     score: np.ndarray
 
+    @classmethod
+    def of(cls, cell: Tensor, text: Tensor, score: Tensor, width: int) -> Drawn:
+        """From flat cells of texts of some width, −1 where there is none."""
+        there = cell >= 0
+        return cls(
+            torch.where(there, text, -1).int().numpy(),
+            torch.where(there, cell // width, -1).short().numpy(),
+            torch.where(there, cell % width, -1).short().numpy(),
+            torch.where(there, score, 0.0).numpy(),
+        )
+
 
 @dataclass(frozen=True)
 class CellsJob(ValueJob):
@@ -232,46 +244,41 @@ class CellsJob(ValueJob):
         cell, text = torch.full(shape, -1), torch.full(shape, -1)
         score = torch.zeros(shape)
         for numbers, scores, mask in batch.blocks():
-            one = _Draw(batch, scores, mask, self._levels(numbers), self._query_sided(numbers))
+            one = Draw(
+                batch.numbers, batch.order, scores, mask, self.levels, numbers, self._query_sided(numbers)
+            )
             cell[:, numbers], text[:, numbers], score[:, numbers] = one.all()
-        width = batch.stream.batch.ids.shape[1]
-        there = cell >= 0
-        return Drawn(
-            torch.where(there, text, -1).int().numpy(),
-            torch.where(there, cell // width, -1).short().numpy(),
-            torch.where(there, cell % width, -1).short().numpy(),
-            torch.where(there, score, 0.0).numpy(),
-        )
-
-    def _levels(self, numbers: list[int]) -> list[Tensor]:
-        held = self.levels
-        return [
-            torch.from_numpy(level[numbers])[:, None]
-            for level in (held.median, held.low, held.high, held.theta, held.top)
-        ]
+        return Drawn.of(cell, text, score, batch.stream.batch.ids.shape[1])
 
     def _query_sided(self, numbers: list[int]) -> Tensor:
         every = self.measured.every
         return torch.tensor([every[number].own_slot == "query" for number in numbers])[:, None]
 
 
-class _Draw:
+class Draw:
     """The cells of one block of subjects: s subjects, n texts, T columns."""
 
     def __init__(
         self,
-        batch: _Batch,
+        texts: Tensor,
+        order: Tensor,
         scores: Tensor,
         mask: Tensor,
-        levels: list[Tensor],
+        levels: Levels,
+        subjects: Sequence[int],
         query_sided: Tensor,
     ) -> None:
-        self.batch, self.width = batch, scores.shape[-1]
+        """``texts`` [n] are their numbers, ``order`` [n, T, T] a random order of their cells, ``mask`` [n, T, T] which
+        cells there are; ``subjects`` [s] are numbers among the levels."""
+        self.texts, self.width = texts, scores.shape[-1]
         self.mask, self.query_sided = mask.cpu(), query_sided
         self.flat = scores.float().cpu().masked_fill(~self.mask, -torch.inf).flatten(2)
         """[s, n, T·T]"""
-        self.order = batch.order.masked_fill(~self.mask, -1.0)
-        self.median, self.low, self.high, self.theta, self.top = levels
+        self.order = order.masked_fill(~self.mask, -1.0)
+        self.median, self.low, self.high, self.theta, self.top = (
+            torch.from_numpy(level[list(subjects)])[:, None]
+            for level in (levels.median, levels.low, levels.high, levels.theta, levels.top)
+        )
 
     def all(self) -> tuple[Tensor, Tensor, Tensor]:
         """Cells, their texts and scores, [kinds, s, n] each, in the order of ``KINDS``."""
@@ -293,7 +300,7 @@ class _Draw:
         positive = torch.where(own >= 0, positive, -1)
         random, random_text = self._random(positive)
         matched, matched_text = self._matched(positive)
-        here = self.batch.numbers.expand_as(positive)
+        here = self.texts.expand_as(positive)
         cells = torch.stack((positive, own, random, matched, near, middle, upper, top, largest))
         texts = torch.stack((here, here, random_text, matched_text, here, here, here, here, here))
         values = [self._score(kind) for kind in (positive, own)]
@@ -319,8 +326,8 @@ class _Draw:
 
     def _score_at(self, cell: Tensor, text: Tensor) -> Tensor:
         """Scores of cells of other texts of the batch."""
-        where = torch.zeros(int(self.batch.numbers.max()) + 1, dtype=torch.long)
-        where[self.batch.numbers] = torch.arange(len(self.batch.numbers))
+        where = torch.zeros(int(self.texts.max()) + 1, dtype=torch.long)
+        where[self.texts] = torch.arange(len(self.texts))
         at = where[text.clamp(min=0)]
         rows = torch.arange(len(cell))[:, None].expand_as(cell)
         return self.flat[rows, at, cell.clamp(min=0)]
@@ -355,7 +362,7 @@ class _Draw:
         cell = torch.where(fits.any(-1), cell, -1)
         other = torch.arange(n).roll(-1)
         found = torch.where(positive >= 0, cell[:, other], -1)
-        return found if n > 1 else torch.full_like(found, -1), self.batch.numbers[other].expand_as(found)
+        return found if n > 1 else torch.full_like(found, -1), self.texts[other].expand_as(found)
 
     def _matched(self, positive: Tensor) -> tuple[Tensor, Tensor]:
         """[s, n]: the same two positions in the first of the next texts where the subject does not act."""
@@ -367,5 +374,5 @@ class _Draw:
             values = self.flat[rows, other.expand_as(positive), positive.clamp(min=0)]
             fits = (found < 0) & (positive >= 0) & values.isfinite() & (values < self.high)
             found = torch.where(fits, positive, found)
-            text = torch.where(fits, self.batch.numbers[other].expand_as(text), text)
+            text = torch.where(fits, self.texts[other].expand_as(text), text)
         return found, text

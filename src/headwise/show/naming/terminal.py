@@ -12,6 +12,7 @@ from headwise.strings import counted
 
 if TYPE_CHECKING:
     from headwise.naming.result import NamedSubject, NamesResult
+    from headwise.naming.selftest import SelfTest
     from headwise.naming.statistics import Share
 
 
@@ -70,3 +71,16 @@ def _accuracy(one: NamedSubject) -> str:
 
 def _share(share: Share) -> str:
     return f"{share.mean:.0%} ({share.low:.0%} to {share.high:.0%} of {share.n})"
+
+
+def selftest_table(found: SelfTest) -> RenderableType:
+    """What was planted, what came out, and how much noise was named."""
+    rows = [
+        ("yes" if one.recovered else "no", f"{one.agreement:.2f}", one.planted, one.found or "–")
+        for one in found.planted
+    ]
+    return Group(
+        Text(f"Self-test on {found.corpus}: {'passed' if found.passed else 'failed'}", style="bold"),
+        table(("recovered", "agreement", "planted", "found"), rows),
+        Text(f"noise named: {found.named} of {found.noise}"),
+    )
