@@ -206,5 +206,5 @@ def test_swapped_texts_are_of_the_same_half_and_long_enough() -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_too_few_texts_are_one_line(count: int) -> None:
-    with pytest.raises(HeadwiseError, match="texts of 12 tokens or more leave"):
+    with pytest.raises(HeadwiseError, match="of them unlike the others, leave"):
         halved(prompts_of(*[30] * count))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.errors import HeadwiseError
 from headwise.naming.signals import Level, Subject
-from headwise.naming.statistics import Judged, NameTest, NameVerdict, Share
+from headwise.naming.statistics import Judged, NamedShare, NameTest, NameVerdict
 from headwise.strings import counted, shortened
 from headwise.types import Estimate
 
@@ -93,7 +93,7 @@ class NamedSubject:
     position_matched: Estimate | None
     """Balanced accuracy against cells of other texts at the same two positions; None where too few are without it."""
     near: float | None
-    """Share of cells just below the threshold (80–95 %) where the name holds."""
+    """NamedShare of cells just below the threshold (80–95 %) where the name holds."""
     threshold: float
     """The score from which on a cell is positive."""
     flags: tuple[str, ...]
@@ -179,16 +179,16 @@ class NamesResult:
     """What was asked for: subjects, corpus, split, predicates."""
     signals: tuple[NamedSubject, ...]
     """Every subject, in the order of the source."""
-    share_named: Share
-    """Share of subjects with the verdict ``named``."""
-    share_beyond_chance: Share
-    """Share of subjects beyond chance, the named ones included."""
-    swapped: Share
-    """Share named when cells are read in another text: the false-naming rate."""
-    rotated: Share | None
-    """Share named of the rotated counterparts."""
+    share_named: NamedShare
+    """NamedShare of subjects with the verdict ``named``."""
+    share_beyond_chance: NamedShare
+    """NamedShare of subjects beyond chance, the named ones included."""
+    swapped: NamedShare
+    """NamedShare named when cells are read in another text: the false-naming rate."""
+    rotated: NamedShare | None
+    """NamedShare named of the rotated counterparts."""
     difference: Estimate | None
-    """Share named less the rotated share, with its interval over heads."""
+    """NamedShare named less the rotated share, with its interval over heads."""
     tokens_scored: int
     """Tokens that really passed through the model for cells."""
     texts: dict[str, int]

@@ -26,7 +26,7 @@ from headwise.naming.result import KIND, NamedSubject, NamesResult, Outcome
 from headwise.naming.sample import BATCH, PILOT, CellsJob, Levels, LevelsJob, Measured, Text
 from headwise.naming.signals import Subject
 from headwise.naming.sources import SourceLike, Subjects, read_source
-from headwise.naming.statistics import Judged, judged, share_difference, share_named
+from headwise.naming.statistics import Judged, NameVerdict, judged, share_difference, share_named
 from headwise.naming.texts import Texts
 from headwise.progress import Progress
 from headwise.scale.engines import engine_for
@@ -227,9 +227,11 @@ def _result(
         for number, one in enumerate(real)
     ]
     heads = [subject.head for subject in chosen.subjects]
-    verdicts = [one.judged.verdict for one in real]
-    swapped_verdicts = [one.judged.verdict for one in false]
-    rotated_verdicts = None if turned is None else [one.judged.verdict for one in turned]
+    verdicts: list[NameVerdict] = [one.judged.verdict for one in real]
+    swapped_verdicts: list[NameVerdict] = [one.judged.verdict for one in false]
+    rotated_verdicts: list[NameVerdict] | None = None
+    if turned is not None:
+        rotated_verdicts = [one.judged.verdict for one in turned]
     return NamesResult(
         model=model.name,
         weight_hash=model.weight_hash,

@@ -15,7 +15,7 @@ from headwise.show.kit.page import page, script
 
 if TYPE_CHECKING:
     from headwise.naming.result import Example, NamedSubject, NamesResult
-    from headwise.naming.statistics import Share
+    from headwise.naming.statistics import NamedShare
     from headwise.types import Estimate
 
 BANDS = {"top": "above 99.9 %", "upper": "99–99.9 %", "middle": "95–99 %"}
@@ -77,7 +77,7 @@ def _facts(result: NamesResult) -> dict[str, str]:
     return facts
 
 
-def _share(share: Share) -> str:
+def _share(share: NamedShare) -> str:
     return f"{share.mean:.0%} <small>({share.low:.0%} to {share.high:.0%}, n = {share.n})</small>"
 
 

@@ -13,7 +13,7 @@ from headwise.strings import counted
 if TYPE_CHECKING:
     from headwise.naming.result import NamedSubject, NamesResult
     from headwise.naming.selftest import SelfTest
-    from headwise.naming.statistics import Share
+    from headwise.naming.statistics import NamedShare
 
 
 def names_table(result: NamesResult, top: int = 40) -> RenderableType:
@@ -69,7 +69,7 @@ def _accuracy(one: NamedSubject) -> str:
     return "–" if a is None else f"{a.mean:.2f} ({a.low:.2f} to {a.high:.2f})"
 
 
-def _share(share: Share) -> str:
+def _share(share: NamedShare) -> str:
     return f"{share.mean:.0%} ({share.low:.0%} to {share.high:.0%} of {share.n})"
 
 
