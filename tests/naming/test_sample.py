@@ -15,7 +15,7 @@ from headwise.errors import HeadwiseError
 from headwise.naming.activation import Activations
 from headwise.naming.halves import halves_of, swapped
 from headwise.naming.reservoir import Reservoir
-from headwise.naming.sample import KINDS, CellsJob, Drawn, Levels, LevelsJob, Measured
+from headwise.naming.sample import KINDS, CellsJob, Drawn, Levels, LevelsJob, Scored
 from headwise.naming.signals import Subject
 from headwise.scale.work import Chunk
 
@@ -59,7 +59,7 @@ def chunk_of(ids: list[list[int]], first: int = 0) -> Chunk[Any]:
 def drawn() -> Any:
     model = tiny("llama")
     ids = prompts_of(20, 20, 18, 20, 13, 20, 20, 16)
-    measured = Measured(SUBJECTS, None, SINGULAR)
+    measured = Scored(SUBJECTS, None, SINGULAR)
     levels = Levels.of(SUBJECTS, LevelsJob(measured, 0).make(model, chunk_of(ids), lambda _: None).scores)
     made = CellsJob(measured, levels, 0).make(model, chunk_of(ids, 100), lambda _: None)
     acts = Activations(model, SUBJECTS)
@@ -142,7 +142,7 @@ def test_strongest_is_the_largest_of_its_text(drawn: Any) -> None:
 
 def test_what_is_drawn_of_a_text_does_not_depend_on_when(drawn: Any) -> None:
     model = tiny("llama")
-    measured = Measured(SUBJECTS, None, SINGULAR)
+    measured = Scored(SUBJECTS, None, SINGULAR)
     again = CellsJob(measured, drawn.levels, 0).make(model, chunk_of(drawn.ids, 100), lambda _: None)
     for name in ("text", "destination", "source", "score"):
         assert np.array_equal(getattr(again, name), getattr(drawn.made, name))

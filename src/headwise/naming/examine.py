@@ -16,8 +16,8 @@ from headwise.intervals import estimate
 from headwise.naming.cells import Cells
 from headwise.naming.predicates.lexicon import NOTHING, Lexicon
 from headwise.naming.reservoir import Kept, Reservoir
-from headwise.naming.result import Example, Words
-from headwise.naming.sample import Kind
+from headwise.naming.result import CellExample, Words
+from headwise.naming.sample import CellKind
 from headwise.naming.search import Found, find_rules
 from headwise.naming.statistics import LEAST, NameTest, name_test, too_rare
 from headwise.types import Estimate
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from headwise.naming.rules import Rule
     from headwise.naming.texts import Texts
 
-PAIRED: tuple[Kind, ...] = ("positive", "own", "random", "matched")
-BANDS: tuple[Kind, ...] = ("top", "upper", "middle")
+PAIRED: tuple[CellKind, ...] = ("positive", "own", "random", "matched")
+BANDS: tuple[CellKind, ...] = ("top", "upper", "middle")
 FEW = 20
 """Matched cells below which nothing is said of positions."""
 SHOWN = 8
@@ -37,7 +37,7 @@ AROUND = (10, 4)
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class TriedRule:
     """A rule and its test; neither where a subject is too rare, no test where there is no rule."""
 
     found: Found | None
@@ -63,7 +63,7 @@ class Cases:
     """[texts]: the text that each is read in; None: itself."""
     lexicon: Lexicon = NOTHING
 
-    def tried(self, numbers: Sequence[int]) -> Iterator[Tried]:
+    def tried(self, numbers: Sequence[int]) -> Iterator[TriedRule]:
         """Search and test of some subjects, in their order."""
         rare = [len(self._cells(self.test, "positive", number)) < LEAST for number in numbers]
         samples = [
@@ -74,13 +74,13 @@ class Cases:
         # the swapped control has no use for position: cells keep theirs when they are read elsewhere
         found = find_rules(self.texts, samples, positional=self.other is None, lexicon=self.lexicon)
         for number, few in zip(numbers, rare, strict=True):
-            yield Tried(None, too_rare()) if few else self._tested(number, next(found))
+            yield TriedRule(None, too_rare()) if few else self._tested(number, next(found))
 
-    def _tested(self, number: int, found: Found) -> Tried:
+    def _tested(self, number: int, found: Found) -> TriedRule:
         """A rule, asked of the test cells."""
         rule = found.rule
         if rule is None:
-            return Tried(found, None)
+            return TriedRule(found, None)
         cells = {kind: self._paired(self.test, kind, number) for kind in PAIRED}
         there = {kind: some.text >= 0 for kind, some in cells.items()}
         holds = {kind: rule.holds(self.texts, cells[kind][there[kind]]) for kind in PAIRED}
@@ -99,17 +99,17 @@ class Cases:
         if len(holds["matched"]) >= FEW:
             right = (holds["positive"][there["matched"]] + 1.0 - holds["matched"]) / 2
             matched = estimate(torch.from_numpy(right), 0, "position-matched")
-        return Tried(found, test, matched, float(near.mean()) if len(near) else None)
+        return TriedRule(found, test, matched, float(near.mean()) if len(near) else None)
 
     def _negatives(self, half: Reservoir, number: int) -> Cells:
         return Cells.joined([self._cells(half, kind, number) for kind in ("own", "random")])
 
-    def _cells(self, half: Reservoir, kind: Kind, number: int) -> Cells:
+    def _cells(self, half: Reservoir, kind: CellKind, number: int) -> Cells:
         """The cells of a kind that there are."""
         cells = self._paired(half, kind, number)
         return cells[cells.text >= 0]
 
-    def _paired(self, half: Reservoir, kind: Kind, number: int) -> Cells:
+    def _paired(self, half: Reservoir, kind: CellKind, number: int) -> Cells:
         cells = half.kept(kind, number).cells
         if self.other is None:
             return cells
@@ -132,7 +132,7 @@ def words_of(found: Found) -> Words | None:
     )
 
 
-def examples_of(cases: Cases, number: int, rule: Rule | None) -> tuple[Example, ...]:
+def examples_of(cases: Cases, number: int, rule: Rule | None) -> tuple[CellExample, ...]:
     """The strongest test cells, and those where the name fails."""
     texts, test = cases.texts, cases.test
     made = _examples(texts, "strongest", test.kept("strongest", number), rule, None)
@@ -147,7 +147,7 @@ def examples_of(cases: Cases, number: int, rule: Rule | None) -> tuple[Example, 
     return (*made, *_examples(texts, "false alarm", both, rule, True))
 
 
-def _examples(texts: Texts, kind: str, kept: Kept, rule: Rule | None, only: bool | None) -> list[Example]:
+def _examples(texts: Texts, kind: str, kept: Kept, rule: Rule | None, only: bool | None) -> list[CellExample]:
     """The first few cells, or those where the rule holds (``only`` True) or does not (False)."""
     there = kept.cells.text >= 0
     cells, scores = kept.cells[there], kept.score[there]
@@ -158,11 +158,11 @@ def _examples(texts: Texts, kind: str, kept: Kept, rule: Rule | None, only: bool
 
 def _example(
     texts: Texts, kind: str, cells: Cells, scores: np.ndarray, holds: np.ndarray, at: int
-) -> Example:
+) -> CellExample:
     text, d, s = (int(x[at]) for x in (cells.text, cells.destination, cells.source))
     strings = texts.strings_of(text)
     first, last = max(0, min(d, s) - AROUND[0]), max(d, s) + 1 + AROUND[1]
-    return Example(
+    return CellExample(
         kind=kind,
         tokens=tuple(strings[first:last]),
         destination=d - first,

@@ -61,8 +61,8 @@ def halves_of(texts: Texts, seed: int = 0) -> Halves:
         if len(some) < 2:
             raise HeadwiseError(
                 f"{len(usable)} texts of {LEAST_TOKENS} tokens or more, {len(members)} of them unlike the others, "
-                f"leave {len(some)} in the {half} half: names need texts to be found on and others to be tested on; give "
-                "a corpus of some hundred texts"
+                f"leave {len(some)} in the {half} half: names need texts to be found on and others to be tested on; "
+                "give a corpus of some hundred texts"
             )
 
     def ordered(half: Half) -> np.ndarray:

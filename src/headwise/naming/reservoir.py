@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headwise.naming.cells import Cells
-from headwise.naming.sample import KINDS, Drawn, Kind
+from headwise.naming.sample import KINDS, CellKind, Drawn
 
 if TYPE_CHECKING:
     from headwise.naming.halves import Half
@@ -70,7 +70,7 @@ class Reservoir:
         self.score[number, :, :STRONGEST] = np.take_along_axis(score, best, 1)
         self.count[number] = np.isfinite(self.score[number]).sum(1)
 
-    def kept(self, kind: Kind, subject: int) -> Kept:
+    def kept(self, kind: CellKind, subject: int) -> Kept:
         """A subject's cells of one kind. Own, random and matched cells are in the order of the positives they belong
         to; where one has none, its text is −1."""
         number = KINDS.index(kind)

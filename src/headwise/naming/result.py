@@ -42,7 +42,7 @@ class Words:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
+class CellExample:
     """A cell in its context."""
 
     kind: str
@@ -67,7 +67,7 @@ class Example:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ControlOutcome:
     """How a subject's control fared, by the same search and the same tests."""
 
     name: str | None
@@ -100,11 +100,11 @@ class NamedSubject:
     """``positional``, ``corpus-bound``; ``the channel's``: whoever else writes into the channel, it acts the same."""
     occurrences: int | None
     """How often it occurs in the source's circuits."""
-    swapped: Outcome
+    swapped: ControlOutcome
     """The false-naming control of this subject."""
-    rotated: Outcome | None
+    rotated: ControlOutcome | None
     """The rotated control of this subject."""
-    examples: tuple[Example, ...]
+    examples: tuple[CellExample, ...]
     """Strongest test cells, and test cells where the name fails."""
     causal: dict[str, Any] | None = None
     """Evidence of interventions, where it was asked for."""

@@ -18,12 +18,12 @@ from headwise.basis_names import BasisKind
 from headwise.corpora.known import find_corpus
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
-from headwise.naming.examine import Cases, Tried, examples_of, words_of
+from headwise.naming.examine import Cases, TriedRule, examples_of, words_of
 from headwise.naming.halves import Half, Halves, halves_of, swapped
 from headwise.naming.predicates.library import library_digest
 from headwise.naming.reservoir import Reservoir
-from headwise.naming.result import KIND, NamedSubject, NamesResult, Outcome
-from headwise.naming.sample import BATCH, PILOT, CellsJob, Levels, LevelsJob, Measured, Text
+from headwise.naming.result import KIND, ControlOutcome, NamedSubject, NamesResult
+from headwise.naming.sample import BATCH, PILOT, CellsJob, Levels, LevelsJob, NumberedText, Scored
 from headwise.naming.signals import Subject
 from headwise.naming.sources import SourceLike, Subjects, read_source
 from headwise.naming.statistics import Judged, NameVerdict, judged, share_difference, share_named
@@ -154,7 +154,7 @@ def _found(
 ) -> NamesResult:
     """Levels, then cells, then rules and their tests, of the subjects and of their controls."""
     seed = config["split_seed"]
-    measured = Measured(chosen.subjects, seed if config["rotated"] else None, chosen.basis, chosen.features)
+    measured = Scored(chosen.subjects, seed if config["rotated"] else None, chosen.basis, chosen.features)
     # a signal's channel is looked at beside it: where the two go together, the name is the channel's
     channels = tuple(dict.fromkeys(one.channel for one in chosen.subjects if one.level == "signal"))
     looking = replace(measured, beside=channels)
@@ -278,11 +278,11 @@ def _named(
 class Fared(NamedTuple):
     """A subject's rule with its test, and what that came to among all others."""
 
-    tried: Tried
+    tried: TriedRule
     judged: Judged
 
 
-def _fared(tried: list[Tried]) -> list[Fared]:
+def _fared(tried: list[TriedRule]) -> list[Fared]:
     """One family of tests."""
     rules = [one.rule for one in tried]
     verdicts = judged(
@@ -293,10 +293,10 @@ def _fared(tried: list[Tried]) -> list[Fared]:
     return [Fared(*pair) for pair in zip(tried, verdicts, strict=True)]
 
 
-def _outcome(one: Fared) -> Outcome:
+def _outcome(one: Fared) -> ControlOutcome:
     rule, test = one.tried.rule, one.tried.test
     accuracy = None if rule is None or test is None else test.balanced_accuracy.mean
-    return Outcome(
+    return ControlOutcome(
         name=None if rule is None else str(rule), verdict=one.judged.verdict, balanced_accuracy=accuracy
     )
 
@@ -312,9 +312,9 @@ def _texts(texts: Texts, halves: Halves) -> dict[str, int]:
     }
 
 
-def _chunks(texts: Texts, numbers: np.ndarray) -> list[Chunk[Text]]:
+def _chunks(texts: Texts, numbers: np.ndarray) -> list[Chunk[NumberedText]]:
     """Batches of one half, in its order; a last one of a single text would have nobody to compare it with."""
-    items: list[Text] = [(int(number), tuple(texts.ids_of(int(number)))) for number in numbers]
+    items: list[NumberedText] = [(int(number), tuple(texts.ids_of(int(number)))) for number in numbers]
     cuts = list(range(0, len(items), BATCH))
     if len(cuts) > 1 and len(items) - cuts[-1] == 1:
         cuts.pop()
@@ -322,7 +322,7 @@ def _chunks(texts: Texts, numbers: np.ndarray) -> list[Chunk[Text]]:
     return [Chunk(start, tuple(items[start:end])) for start, end in zip(cuts, ends, strict=True)]
 
 
-def _streamed(run: Stages, name: str, job: CellsJob, chunks: list[Chunk[Text]]) -> Any:
+def _streamed(run: Stages, name: str, job: CellsJob, chunks: list[Chunk[NumberedText]]) -> Any:
     """What a job makes of chunks, one at a time: as :class:`Stages` does it, without keeping the parts."""
     keeper = run.folder.keeper(run.number) if run.folder else None
     run.number += 1

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from headwise.model.model import Model
     from headwise.types import Head
 
-Kind = Literal["positive", "own", "random", "matched", "near", "middle", "upper", "top", "strongest"]
-KINDS: tuple[Kind, ...] = (
+CellKind = Literal["positive", "own", "random", "matched", "near", "middle", "upper", "top", "strongest"]
+KINDS: tuple[CellKind, ...] = (
     "positive",
     "own",
     "random",
@@ -65,7 +65,7 @@ BATCH = 16
 PARTNERS = 8
 """Other texts that are tried for a negative."""
 
-Text = tuple[int, tuple[int, ...]]
+NumberedText = tuple[int, tuple[int, ...]]
 """A text's number and its token ids."""
 
 
@@ -94,7 +94,7 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Scored:
     """What a job needs to score cells: subjects, and the maps they are read through."""
 
     subjects: tuple[Subject, ...]
@@ -132,10 +132,10 @@ class Measured:
         self.__dict__.update(state)
 
 
-class _Batch:
+class _PassedTexts:
     """Texts that passed through the model together, and a random order of each text's cells."""
 
-    def __init__(self, model: Model, measured: Measured, chunk: Chunk[Text], seed: int) -> None:
+    def __init__(self, model: Model, measured: Scored, chunk: Chunk[NumberedText], seed: int) -> None:
         self.acts = measured.activations(model)
         self.numbers = torch.tensor([number for number, _ in chunk.items])
         self.stream = model.split(
@@ -185,13 +185,13 @@ class Looked:
 class LevelsJob(ValueJob):
     """Scores of random cells of some texts."""
 
-    measured: Measured
+    measured: Scored
     seed: int
     kind = Looked
 
     @torch.no_grad()
-    def make(self, model: Model, chunk: Chunk[Text], _tick: Tick) -> Looked:
-        batch = _Batch(model, self.measured, chunk, self.seed)
+    def make(self, model: Model, chunk: Chunk[NumberedText], _tick: Tick) -> Looked:
+        batch = _PassedTexts(model, self.measured, chunk, self.seed)
         n, width = batch.stream.batch.ids.shape
         count = min(PILOT_CELLS, width * width)
         found = torch.full((len(self.measured.every), n, count), torch.nan)
@@ -231,20 +231,20 @@ class Drawn:
 class CellsJob(ValueJob):
     """One cell of each kind per subject and text."""
 
-    measured: Measured
+    measured: Scored
     levels: Levels
     seed: int
     kind = Drawn
 
     @torch.no_grad()
-    def make(self, model: Model, chunk: Chunk[Text], _tick: Tick) -> Drawn:
-        batch = _Batch(model, self.measured, chunk, self.seed)
+    def make(self, model: Model, chunk: Chunk[NumberedText], _tick: Tick) -> Drawn:
+        batch = _PassedTexts(model, self.measured, chunk, self.seed)
         n = len(chunk)
         shape = (len(KINDS), len(self.measured.every), n)
         cell, text = torch.full(shape, -1), torch.full(shape, -1)
         score = torch.zeros(shape)
         for numbers, scores, mask in batch.blocks():
-            one = Draw(
+            one = CellDraw(
                 batch.numbers, batch.order, scores, mask, self.levels, numbers, self._query_sided(numbers)
             )
             cell[:, numbers], text[:, numbers], score[:, numbers] = one.all()
@@ -255,7 +255,7 @@ class CellsJob(ValueJob):
         return torch.tensor([every[number].own_slot == "query" for number in numbers])[:, None]
 
 
-class Draw:
+class CellDraw:
     """The cells of one block of subjects: s subjects, n texts, T columns."""
 
     def __init__(

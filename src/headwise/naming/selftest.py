@@ -17,11 +17,11 @@ import torch
 from headwise.corpus import Corpus
 from headwise.intervals import wilson
 from headwise.naming.cells import Cells
-from headwise.naming.examine import Cases, Tried
+from headwise.naming.examine import Cases, TriedRule
 from headwise.naming.halves import Half, halves_of
 from headwise.naming.reservoir import Reservoir
 from headwise.naming.rules import Rule
-from headwise.naming.sample import PILOT, Draw, Drawn, Levels, order_of
+from headwise.naming.sample import PILOT, CellDraw, Drawn, Levels, order_of
 from headwise.naming.signals import Subject
 from headwise.naming.statistics import Judged, judged
 from headwise.naming.texts import Texts
@@ -154,7 +154,9 @@ def _drawn(texts: Texts, rules: list[Rule], numbers: np.ndarray, levels: Levels,
     mask[:, :, 0] = False
     sided = torch.zeros(subjects, 1, dtype=torch.bool)
     sided[: len(rules), 0] = torch.tensor([_of_destination(rule) for rule in rules])
-    draw = Draw(torch.from_numpy(numbers), torch.stack(order), scores, mask, levels, range(subjects), sided)
+    draw = CellDraw(
+        torch.from_numpy(numbers), torch.stack(order), scores, mask, levels, range(subjects), sided
+    )
     return Drawn.of(*draw.all(), width)
 
 
@@ -164,7 +166,7 @@ def _of_destination(rule: Rule) -> bool:
 
 
 def _planted(
-    texts: Texts, test: Reservoir, number: int, rule: Rule, tried: Tried, verdict: Judged
+    texts: Texts, test: Reservoir, number: int, rule: Rule, tried: TriedRule, verdict: Judged
 ) -> Planted:
     found = tried.rule
     agreement = 0.0

@@ -14,7 +14,7 @@ from headwise.show.kit.escape import attribute, text
 from headwise.show.kit.page import page, script
 
 if TYPE_CHECKING:
-    from headwise.naming.result import Example, NamedSubject, NamesResult
+    from headwise.naming.result import CellExample, NamedSubject, NamesResult
     from headwise.naming.statistics import NamedShare
     from headwise.types import Estimate
 
@@ -134,7 +134,7 @@ def _details(one: NamedSubject) -> str:
     return f"<details><summary>{text(title)}</summary>{''.join(parts)}</details>"
 
 
-def _example(example: Example) -> str:
+def _example(example: CellExample) -> str:
     shown = []
     for at, token in enumerate(example.tokens):
         both = at == example.destination == example.source
