@@ -27,9 +27,13 @@ class Words:
     """A name slot by slot, as one sentence, and the rule it was printed from."""
 
     destination: str
+    """What the token that attends is."""
     source: str
+    """What the token that it attends to is."""
     relation: str
+    """How the two relate."""
     text: str
+    """All of it as one sentence."""
     rule: tuple[tuple[str, ...], ...]
     """Ids of predicates; one of these conjunctions must hold."""
     equally_good: tuple[str, ...] = ()
@@ -71,8 +75,11 @@ class ControlOutcome:
     """How a subject's control fared, by the same search and the same tests."""
 
     name: str | None
+    """The rule that the control's search found, in words; None without one."""
     verdict: NameVerdict
+    """What its test came to."""
     balanced_accuracy: float | None
+    """Of that rule on the control's test cells; None without one."""
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "verdict": self.verdict, "balanced_accuracy": self.balanced_accuracy}

@@ -40,9 +40,13 @@ class BandRecall:
     """How many cells of one band of activation a name holds of."""
 
     n: int
+    """How many cells of the band there were."""
     recall: float
+    """The share of them where the name holds."""
     low: float
+    """The lower end of its 95 % interval (Wilson)."""
     high: float
+    """The upper end."""
 
     @classmethod
     def of(cls, holds: np.ndarray) -> BandRecall:
@@ -71,11 +75,13 @@ class NameTest:
     p_position: float | None
     """Against cells of other texts at the same positions; None if there were none."""
     balanced_accuracy: Estimate
+    """Mean of the share of positives where the name holds and of negatives where it does not."""
     recall: float
     """NamedShare of positives where the name holds."""
     false_alarms: Mapping[str, float]
     """NamedShare of negatives where it holds: ``own slot``, ``random``, ``position-matched``."""
     recall_by_band: Mapping[str, BandRecall] = field(default_factory=dict)
+    """The share of cells of each band of activation where it holds."""
 
     @property
     def p(self) -> float:
@@ -213,6 +219,7 @@ class Judged:
     """What a name came to among all signals that were asked for."""
 
     verdict: NameVerdict
+    """``named``, ``beyond chance``, ``no name`` or ``too rare``."""
     q: float
     """Benjamini–Hochberg."""
     q_dependent: float
@@ -282,10 +289,13 @@ class NamedShare:
     """How many of the distinct signals were named."""
 
     mean: float
+    """The share."""
     low: float
     """Wilson's interval: signals as if they were independent."""
     high: float
+    """Its upper end."""
     n: int
+    """How many distinct signals there are, those without a name among them."""
     by_head: Estimate
     """The same with an interval from resampling heads, whose signals hang together."""
 
