@@ -24,6 +24,7 @@ READS = [
     f"/api/prompts/{ID}/column/0",
     f"/api/events?tab={TAB}",
     f"/api/export/{TAB}.json",
+    "/api/runs/0/report.html",
 ]
 BODIES: dict[str, dict[str, Any]] = {
     "/api/tokens": {"text": "a"},

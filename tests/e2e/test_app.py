@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -283,3 +284,32 @@ def test_a_head_is_silenced_cut_and_patched(tab: Tab, app: Served) -> None:
     page.click(".patch button")
     page.wait_for_selector(".bench [role=alert]")
     assert "of as many" in page.inner_text(".bench [role=alert]")
+
+
+# --- run folders -----------------------------------------------------------------------------------------------------
+
+ESCAPES = """<p id="here">a report</p><script>
+const tell = (text) => { document.getElementById('here').textContent += ' ' + text };
+for (const attempt of [() => parent.document.title, () => document.cookie, () => localStorage.length])
+  try { attempt(); tell('reached') } catch (error) { tell('refused') }
+fetch('/api/state').then(() => tell('reached'), () => tell('refused'));
+new Image().src = 'http://127.0.0.1:1/x';
+</script>"""
+
+
+def test_a_hostile_page_of_a_run_folder_reaches_nothing(browser: Any, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(ESCAPES)
+    with served(small_model(), (tmp_path,)) as app:
+        page = browser.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(app.link)
+        page.click(".app-bar nav >> text=Runs")
+        page.click("text=report.html")
+        inside = page.frame_locator("iframe.saved-page").locator("#here")
+        inside.wait_for()
+        page.wait_for_timeout(300)
+        assert inside.inner_text() == "a report refused refused refused refused"
+        assert all(url.startswith(app.origin) for url in asked)
+        assert sum("/api/state" in url for url in asked) == 1  # the page's own
+        page.close()

@@ -34,6 +34,11 @@ ASSETS = {
     "app.js": (APP, "text/javascript; charset=utf-8"),
     "icon.svg": ("kit/icon.svg", "image/svg+xml"),
 }
+CONFINED = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+"""A page that was found in a run folder: whatever its scripts are, they have no origin, and nobody to speak to."""
 FIELDS = re.compile(r"\b(text|head|query|key|answer|wrong|tau|draws|seed|features|prompt|edits)\b")
 Body = TypeVar("Body", bound=BaseModel)
 Handler = Callable[[Request], Awaitable[Response]]
@@ -93,6 +98,13 @@ def routes(session: Session) -> list[Route]:
         stopped = session.cancel(request.path_params["job"])
         return Response(status_code=204) if stopped else refusal(404, "there is no such job: it is over")
 
+    async def saved(request: Request) -> Response:
+        found = session.run(request.path_params["run"]).page(request.path_params["name"])
+        if found is None:
+            return refusal(404, "there is no such page in this run folder")
+        content = await run_in_threadpool(found.read_bytes)
+        return Response(content, media_type="text/html", headers={"content-security-policy": CONFINED})
+
     async def export(request: Request) -> Response:
         return await exported(session, request.path_params["job"], request.path_params["kind"])
 
@@ -113,6 +125,7 @@ def routes(session: Session) -> list[Route]:
         ("POST", "/api/edit", edit),
         ("GET", "/api/events", events),
         ("DELETE", f"/api/jobs/{job}", cancel),
+        ("GET", "/api/runs/{run:int}/{name}", saved),
         ("GET", f"/api/export/{job}.{{kind}}", export),
     ]
     return [Route(path, handler, methods=[method]) for method, path, handler in table]

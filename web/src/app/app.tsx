@@ -10,6 +10,7 @@ import { KeyList, useKeys } from './keys';
 import type { Place } from './place';
 import { placeOf, urlOf } from './place';
 import { PromptScreen } from './prompt';
+import { RunsScreen } from './runs';
 import type { AppState, PromptRead } from './wire';
 
 export type Go = (change: Partial<Place>, how?: 'push' | 'replace') => void;
@@ -71,7 +72,7 @@ export const AppPage = ({ server }: { server: Server }) => {
   }, [read]);
 
   useEffect(() => {
-    document.title = place.screen === 'cell' && place.head ? `${place.head} · headwise` : `${{ prompt: 'Prompt', heads: 'Heads', cell: 'Cell' }[place.screen]} · headwise`;
+    document.title = place.screen === 'cell' && place.head ? `${place.head} · headwise` : `${{ prompt: 'Prompt', heads: 'Heads', cell: 'Cell', runs: 'Runs' }[place.screen]} · headwise`;
     // The prompt's screen puts the focus into its field.
     if (place.screen !== 'prompt') document.getElementById('screen')?.focus({ preventScroll: true });
   }, [place.screen, place.head]);
@@ -96,6 +97,7 @@ export const AppPage = ({ server }: { server: Server }) => {
         {place.screen === 'prompt' ? <PromptScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} onState={setThere} /> : null}
+        {place.screen === 'runs' && state ? <RunsScreen state={state} place={place} go={go} /> : null}
       </main>
       {listed ? <KeyList onClose={() => setListed(false)} /> : null}
     </Page>

@@ -8,14 +8,15 @@ const SCREENS: [Screen, string][] = [
   ['prompt', 'Prompt'],
   ['heads', 'Heads'],
   ['cell', 'Cell'],
+  ['runs', 'Runs'],
 ];
 
 export const Bar = ({ place, state, go }: { place: Place; state: AppState | null; go: Go }) => (
   <header class="app-bar">
     <strong class="brand">headwise</strong>
     <nav aria-label="Screens">
-      {SCREENS.map(([screen, title]) => (
-        <button type="button" aria-current={place.screen === screen ? 'page' : undefined} disabled={screen !== 'prompt' && !place.text.trim()} onClick={() => go({ screen })}>
+      {SCREENS.filter(([screen]) => screen !== 'runs' || state?.runs.length).map(([screen, title]) => (
+        <button type="button" aria-current={place.screen === screen ? 'page' : undefined} disabled={(screen === 'heads' || screen === 'cell') && !place.text.trim()} onClick={() => go({ screen })}>
           {title}
         </button>
       ))}

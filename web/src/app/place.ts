@@ -1,5 +1,5 @@
 // Where one is: the address holds everything that changes a number, and what is looked at.
-export type Screen = 'prompt' | 'heads' | 'cell';
+export type Screen = 'prompt' | 'heads' | 'cell' | 'runs';
 
 export interface Place {
   screen: Screen;
@@ -19,12 +19,15 @@ export interface Place {
   row: number | null;
   /** What the bench takes away, in words that the address can hold. */
   edits: string;
+  /** A saved page: the number of its run folder, and its name. */
+  run: number | null;
+  page: string;
 }
 
 export const DRAWS = 999;
-const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell' };
+const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', runs: '/runs' };
 
-export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '' };
+export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', run: null, page: '' };
 
 const whole = (text: string | null): number | null => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
@@ -47,6 +50,8 @@ export const placeOf = (url: string): Place => {
     role: given.get('role') ?? '',
     row: whole(given.get('r')),
     edits: given.get('e') ?? '',
+    run: whole(given.get('run')),
+    page: given.get('page') ?? '',
   };
 };
 
@@ -68,6 +73,8 @@ export const urlOf = (place: Place): string => {
   put('role', place.role);
   put('r', place.row);
   put('e', place.edits);
+  put('run', place.run);
+  put('page', place.page);
   const query = made.toString();
   return PATHS[place.screen] + (query ? `?${query}` : '');
 };

@@ -1,4 +1,4 @@
-/*! headwise, from sources efba47a54fccc8ffd224347551ab645268dca21f5541afb99d6ac90050aa16f4
+/*! headwise, from sources 7e849ab0fe2e9894d23ced48f9fae14755d6dcae8a4654dd538b3502e053cf08
 
 preact 11.2.0 (MIT)
 

@@ -1,0 +1,114 @@
+"""How quickly the app's server answers, as ratios to one bare forward pass of the same prompt.
+
+    .venv/bin/python benchmarks/app.py [--rounds 5]
+
+On the default model at 14, 128 and 512 tokens, everything through the session that the routes use. Every number is the
+median of ratios to a bare pass that was made just before, so that a busy machine slows both alike.
+
+* heads: reading the prompt, the pictures and statistics of all heads (bound: 2 × a bare pass);
+* table: from a prompt that was read to the table of what and who (bound: 1.5 ×);
+* whole: an explanation of a prompt that was read, beside the command's, which reads it first;
+* row: one row of all heads (bound: 50 ms).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+import headwise
+from headwise.app import patterns, wire
+from headwise.app.memory import Memory
+from headwise.app.session import Session
+from headwise.corpus import read_corpus
+from headwise.show.kit.page import APP, BUNDLE, STYLE, part
+from headwise.why.explain import explain, explain_steps
+
+PROMPT = "When John and Mary went to the store, John gave a drink to"
+LENGTHS = (14, 128, 512)
+TAB = "0" * 16
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    made = work()
+    return time.perf_counter() - start, made
+
+
+def prompts(model: headwise.Model) -> list[list[int]]:
+    """Ordinary text of each length; the short one is the usual prompt."""
+    ids = [token for text in read_corpus().texts for token in model.prompt_ids(text)]
+    return [model.prompt_ids(PROMPT), *(ids[:length] for length in LENGTHS[1:])]
+
+
+def measure(session: Session, ids: list[int], rounds: int) -> dict[str, float]:
+    model, batch = session.model, torch.tensor([ids])
+
+    def bare() -> None:
+        with torch.no_grad():
+            model.hf(batch, use_cache=False)
+
+    async def heads() -> wire.PromptRead:
+        session.memory = Memory()
+        read = await session.read(wire.PromptRequest(tab=TAB, token_ids=tuple(ids)))
+        await session.heads(read.id)
+        return read
+
+    def table(read: Any) -> None:
+        for step in explain_steps(model, read):
+            if step.name == "table":
+                return
+
+    def whole(read: Any) -> None:
+        for _ in explain_steps(model, read):
+            pass
+
+    bare()
+    asyncio.run(heads())
+    found: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        once, _made = timed(bare)
+        seconds, told = timed(lambda: asyncio.run(heads()))
+        read = session.kept(told.id).read
+        parts = {
+            "heads": seconds / once,
+            "table": timed(partial(table, read))[0] / once,
+            "whole": timed(partial(whole, read))[0] / once,
+            "command": timed(lambda: explain(model, ids))[0] / once,
+            "row ms": 1000 * timed(partial(patterns.rows_of, read, len(ids) - 1))[0],
+            "bare ms": 1000 * once,
+        }
+        for name, value in parts.items():
+            found.setdefault(name, []).append(value)
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time the app's server.")
+    parser.add_argument("--rounds", type=int, default=5, help="repetitions of which the median is taken")
+    rounds = parser.parse_args().rounds
+    session = Session(headwise.load())
+    sizes = {name: len(gzip.compress(part(name).encode())) for name in (BUNDLE, STYLE, APP)}
+    print(f"bundle {sum(sizes.values()) / 1000:.1f} kB gzipped   (bound: 60)")
+    print("tokens   bare ms   heads ×   table ×   whole ×   command ×   row ms")
+    for ids in prompts(session.model):
+        got = measure(session, ids, rounds)
+        print(
+            f"{len(ids):6}{got['bare ms']:10.0f}{got['heads']:10.2f}{got['table']:10.2f}{got['whole']:10.2f}"
+            f"{got['command']:12.2f}{got['row ms']:9.1f}",
+            flush=True,
+        )
+    print("bounds: heads 2, table 1.5, row 50 ms; whole at most the command's")
+    session.close()
+
+
+if __name__ == "__main__":
+    main()
