@@ -1,7 +1,7 @@
 """Take the pictures of pages in docs/assets anew, from real runs: ``python tools/shoot_docs.py``.
 
 It explains and traces with the default model, opens the pages in a browser (Chromium on the PATH, or named in
-HEADWISE_CHROMIUM) and keeps the parts that docs/gallery.md and README.md show.
+HEADWISE_CHROMIUM) and keeps the parts that docs/gallery.md and README.md show; with ``--app`` only those of the app.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -48,6 +49,33 @@ def shoot(browser: Any, made: dict[str, str], folder: Path) -> None:
         page.close()
 
 
+def shoot_app(browser: Any) -> None:
+    """The app with the indirect-object prompt: every head, and a cell with what the bench takes away."""
+    from headwise.app.server import listening, prepared
+    from headwise.app.session import Session
+
+    bound = listening(0)
+    server, link = prepared(Session(headwise.load()), bound, {"p": PROMPT})
+    serving = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+    serving.start()
+    page = browser.new_page(viewport={"width": WIDE, "height": HIGH}, color_scheme="light")
+    page.set_default_timeout(120_000)
+    page.goto(link)
+    page.wait_for_selector(".pictures canvas")
+    page.locator("select").first.select_option("brings")
+    page.wait_for_timeout(500)
+    page.screenshot(path=ASSETS / "app-heads.png")
+    page.click(".app-bar nav >> text=Cell")
+    page.wait_for_selector(".sentence:not(.soft)")
+    page.locator("tr.cause input.tick").first.click()
+    page.wait_for_selector(".effect")
+    page.locator("section.table").scroll_into_view_if_needed()
+    page.screenshot(path=ASSETS / "app-bench.png")
+    page.close()
+    server.should_exit = True
+    serving.join()
+
+
 if __name__ == "__main__":
     from playwright.sync_api import sync_playwright
 
@@ -56,5 +84,7 @@ if __name__ == "__main__":
         sys.exit("no chromium found: install it, or set HEADWISE_CHROMIUM to a browser")
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        shoot(opened, pages(), Path(folder))
+        shoot_app(opened)
+        if "--app" not in sys.argv[1:]:
+            shoot(opened, pages(), Path(folder))
         opened.close()

@@ -302,7 +302,7 @@ def test_a_hostile_page_of_a_run_folder_reaches_nothing(browser: Any, tmp_path: 
     with served(small_model(), (tmp_path,)) as app:
         page = browser.new_page()
         asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("requestfinished", lambda request: asked.append(request.url))
         page.goto(app.link)
         page.click(".app-bar nav >> text=Runs")
         page.click("text=report.html")
