@@ -1,14 +1,13 @@
 """Second moments of all heads over 160 texts of 64 tokens, against the bare forward passes over the same texts.
 
-    .venv/bin/python benchmarks/calibrate.py [ROUNDS]
+    .venv/bin/python benchmarks/calibrate.py
 
-Batches of both are the same; rounds take turns. What is made of the moments afterwards (bases, and how stable their
+Both read the same batches, in turns. What is made of the moments afterwards (bases, and how stable their
 channels are) is weights' work of a fixed size, and is told apart.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 
 import torch
@@ -22,7 +21,7 @@ from in_turns import in_turns  # pyright: ignore[reportMissingImports]
 TEXTS, TOKENS, BATCH = 160, 64, 4
 
 
-def main(rounds: int = 3) -> None:
+def main() -> None:
     model = headwise.load()
     whole = [
         (text, ids[:TOKENS])
@@ -30,13 +29,14 @@ def main(rounds: int = 3) -> None:
         if len(ids := model.tokenizer(text).input_ids) >= TOKENS
     ][:TEXTS]
     batches = [[ids for _, ids in whole[at : at + BATCH]] for at in range(0, len(whole), BATCH)]
-    tensors = [torch.tensor(batch) for batch in batches]
+    batches = [batches[0], *batches]  # the first one is not counted
+    bare, ours = iter(batches), iter(batches)
     pace = in_turns(
-        lambda: [model.hf(batch, use_cache=False) for batch in tensors],
-        lambda: [collect_moments(model, batch) for batch in batches],
-        rounds,
+        lambda: model.hf(torch.tensor(next(bare)), use_cache=False),
+        lambda: collect_moments(model, next(ours)),
+        len(batches) - 1,
     )
-    print(f"{len(whole)} texts of {TOKENS} tokens, {BATCH} at a time: {pace} (bound 1.3)")
+    print(f"{len(whole)} texts of {TOKENS} tokens, {BATCH} at a time: {pace} (bound 1.3)", flush=True)
     corpus = Corpus("documentation", tuple(text for text, _ in whole), ("documentation",) * len(whole))
     began = time.process_time()
     calibrating.calibrate(model, corpus, texts=TEXTS)
@@ -46,4 +46,4 @@ def main(rounds: int = 3) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

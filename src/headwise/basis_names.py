@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +29,16 @@ class BasisName:
     def to_json(self) -> dict[str, str]:
         """Kind, frame and hash."""
         return {"kind": self.kind, "frame": self.frame, "hash": self.hash}
+
+    def listed(self, channels: Sequence[int]) -> str:
+        """Some channels by their numbers; of a balanced basis how many, for most of them change with the texts.
+
+        >>> [BasisName(kind, "query", "3f0c").listed([4, 11]) for kind in ("singular", "balanced")]
+        ['4, 11', '2 unnumbered']
+        """
+        if self.kind != "balanced":
+            return ", ".join(map(str, channels))
+        return f"{len(channels)} unnumbered" if channels else ""
 
     def __str__(self) -> str:
         return f"{self.kind}, " + ("query's frame" if self.frame == "query" else "absolute frame")

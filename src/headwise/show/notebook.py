@@ -41,7 +41,7 @@ def circuit(circuit: Circuit) -> str:
             circuit.label(e.target),
             e.side,
             e.weight,
-            ", ".join(map(str, e.channels)),
+            circuit.basis.listed(e.channels),
         )
         for e in heaviest
     ]

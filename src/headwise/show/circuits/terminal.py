@@ -41,7 +41,7 @@ def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
             circuit.label(edge.target),
             edge.side if edge.channels else "",
             f"{edge.weight:.3f}",
-            ", ".join(map(str, edge.channels)),
+            circuit.basis.listed(edge.channels),
         )
         for edge in ordered[:top]
     ]

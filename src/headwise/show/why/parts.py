@@ -21,8 +21,9 @@ def what_in_full(why: Explanation, split: ChannelSplit, top: int) -> RenderableT
     """The log-odds and the logit over the strongest channels, beside directions that are not the head's own."""
     parts, basis = why.what.channels, split.basis
     largest = max((abs(part.log_odds) for part in parts), default=0.0) or 1.0
+    stable, others = ([part for part in parts if part.stable is kept] for kept in (True, False))
     rows = []
-    for part in parts[:top]:
+    for part in stable[:top]:
         null = " (null)" if part.channel >= basis.rank else ""
         rows.append(
             (
@@ -31,12 +32,23 @@ def what_in_full(why: Explanation, split: ChannelSplit, top: int) -> RenderableT
                 f"{float(basis.energies[part.channel]):.3f}",
                 f"{part.logit:+.3f}",
                 f"{part.log_odds:+.3f}",
-                "" if part.stable else "changes with the texts",
             )
         )
-    listed = table(("channel", "", "energy", "logit", "log-odds", ""), rows)
-    rest = len(parts) - len(rows)
+    rest = len(stable) - len(rows)
     lines = [f"… and {counted(rest, 'smaller channel')}"] if rest else []
+    if others:
+        logit, log_odds = (sum(getattr(part, name) for part in others) for name in ("logit", "log_odds"))
+        rows.append(
+            (
+                "other",
+                signed_bar(max(-1.0, min(1.0, log_odds / largest))),
+                "",
+                f"{logit:+.3f}",
+                f"{log_odds:+.3f}",
+            )
+        )
+        lines.append(f"other: {counted(len(others), 'channel')} that change with the texts of the basis")
+    listed = table(("channel", "", "energy", "logit", "log-odds"), rows)
     condition = float(basis.condition)
     lines += [
         "",
@@ -53,6 +65,7 @@ def who_in_full(why: Explanation, top: int) -> RenderableType:
     """Both sides' writers by the size of their part, and the signals of single channels in the order of removal."""
     parts: list[RenderableType] = [_question(why)]
     sides: tuple[Side, ...] = ("query", "key")
+    stable = {part.channel for part in why.what.channels if part.stable}
     for side in sides:
         whole, cause = why.table(side), why.who.sets[side]
         numbers = zip(whole.writers, whole.rows.tolist(), strict=True)
@@ -71,7 +84,7 @@ def who_in_full(why: Explanation, top: int) -> RenderableType:
         removed = [
             (
                 _writer(why, one.signal.writer),
-                " ".join(map(str, one.signal.channels)),
+                " ".join(str(k) if k in stable else "other" for k in one.signal.channels),
                 f"{one.drop:+.4f}",
                 f"{one.attribution:+.4f}",
             )
