@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pieces import drawn_cells, ordinary_texts, piece_tokenizer
 
-from headwise.naming.causal import FEWEST, CausalTest, broken, causal_flags, made_true, removed
+from headwise.naming.causal import FEWEST, ChangeTest, broken, causal_flags, made_true, removed
 from headwise.naming.cells import Cells
 from headwise.naming.rewriting import rewritten
 from headwise.naming.rules import Rule
@@ -156,6 +156,6 @@ def test_attention_must_fall_where_the_name_holds() -> None:
 
 
 def test_each_kind_is_a_family_of_its_own() -> None:
-    weak = CausalTest("make", 30, 0.04, 1.0, 0.0)
-    assert causal_flags([[weak], [CausalTest("break", 30, 0.9, 0.0, 0.0)]]) == [("make",), ()]
-    assert causal_flags([[weak], [CausalTest("make", 30, 0.9, 0.0, 0.0)]]) == [(), ()]
+    weak = ChangeTest("make", 30, 0.04, 1.0, 0.0)
+    assert causal_flags([[weak], [ChangeTest("break", 30, 0.9, 0.0, 0.0)]]) == [("make",), ()]
+    assert causal_flags([[weak], [ChangeTest("make", 30, 0.9, 0.0, 0.0)]]) == [(), ()]

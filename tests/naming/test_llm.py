@@ -235,7 +235,7 @@ def test_the_default_models_own_file_fails_the_exam() -> None:
     texts = ordinary_texts()
     with locally(file) as endpoint:
         assert endpoint.is_local
-        found = examined(endpoint, texts, drawn_cells(texts, 4000, 1), questions=3)
+        found = examined(endpoint, texts, drawn_cells(texts, 4000, 1), questions=1)
     assert not found.passed
     with pytest.raises(HeadwiseError, match="failed its exam"):
         found.require(endpoint.name)

@@ -118,6 +118,13 @@ class Activations:
         form = self._form(number, reads.dtype)
         return centred(self._logits(form, reads, form.through), reads)
 
+    def fall(self, number: int, reads: LayerReads) -> Tensor:
+        """[n, T, T]: the attention that cells lose when one subject's part leaves their row of logits."""
+        form = self._form(number, reads.dtype)
+        whole = self._logits(Form(Subject(form.subject.head), None, None, None), reads, None)
+        rest = whole - self._logits(form, reads, form.through)
+        return log_odds(reads, whole).sigmoid() - log_odds(reads, rest).sigmoid()
+
     def _query(self, form: Form, reads: LayerReads) -> Tensor:
         subject = form.subject
         if subject.side == "query" and subject.writer is not None:

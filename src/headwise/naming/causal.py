@@ -37,7 +37,7 @@ CausalKind = Literal["break", "make", "remove"]
 
 
 @dataclass(frozen=True)
-class CausalTest:
+class ChangeTest:
     """What changing texts (or taking the signal away) did, against the sham."""
 
     kind: CausalKind
@@ -61,7 +61,7 @@ class CausalTest:
 
 def broken(
     rule: Rule, texts: Texts, positives: Cells, tokenizer: Any, score: Score, *, seed: int = 0
-) -> CausalTest:
+) -> ChangeTest:
     """Make the name false at test positives where it holds, and see whether the signal falls more than under a sham."""
     positives = positives[rule.holds(texts, positives)][:MOST]
     made = rewritten(rule, texts, positives, tokenizer, become=False, seed=seed)
@@ -69,7 +69,7 @@ def broken(
     after, sham = _scores(made, positives, texts, tokenizer, score)
     more, less = int((before - after > before - sham).sum()), int((before - after < before - sham).sum())
     p = float(stats.binom.sf(more - 1, more + less, 0.5)) if len(made) >= FEWEST and more + less else 1.0
-    return CausalTest("break", len(made), p, _mean(before - after), _mean(before - sham), *_looked_at(made))
+    return ChangeTest("break", len(made), p, _mean(before - after), _mean(before - sham), *_looked_at(made))
 
 
 def made_true(
@@ -81,16 +81,16 @@ def made_true(
     threshold: float,
     *,
     seed: int = 0,
-) -> CausalTest:
+) -> ChangeTest:
     """Make the name true at negatives where it does not hold, and see how often the signal reaches its threshold."""
     negatives = negatives[~rule.holds(texts, negatives)][:MOST]
     made = rewritten(rule, texts, negatives, tokenizer, become=True, seed=seed)
     after, sham = (one >= threshold for one in _scores(made, negatives, texts, tokenizer, score))
     p = mcnemar(after, sham) if len(made) >= FEWEST else 1.0
-    return CausalTest("make", len(made), p, _mean(after), _mean(sham), *_looked_at(made))
+    return ChangeTest("make", len(made), p, _mean(after), _mean(sham), *_looked_at(made))
 
 
-def removed(holds: np.ndarray, fall: np.ndarray) -> CausalTest:
+def removed(holds: np.ndarray, fall: np.ndarray) -> ChangeTest:
     """``fall``: how much attention each cell lost without the signal; ``holds``: whether the name is true of it.
 
     Cells are of different texts, so the exact rank test of two samples applies.
@@ -99,14 +99,14 @@ def removed(holds: np.ndarray, fall: np.ndarray) -> CausalTest:
     p = 1.0
     if min(len(with_name), len(without)) >= FEWEST // 2 and len(fall) >= FEWEST:
         p = float(stats.mannwhitneyu(with_name, without, alternative="greater").pvalue)
-    return CausalTest("remove", len(fall), p, _mean(with_name), _mean(without))
+    return ChangeTest("remove", len(fall), p, _mean(with_name), _mean(without))
 
 
-def causal_flags(tests: Sequence[Sequence[CausalTest]]) -> list[tuple[CausalKind, ...]]:
+def causal_flags(tests: Sequence[Sequence[ChangeTest]]) -> list[tuple[CausalKind, ...]]:
     """Which kinds of evidence each name has, false discoveries held down within each kind over all names.
 
-    >>> from headwise.naming.causal import CausalTest
-    >>> passed, failed = CausalTest("break", 30, 1e-6, 1.0, 0.1), CausalTest("break", 30, 0.6, 0.1, 0.1)
+    >>> from headwise.naming.causal import ChangeTest
+    >>> passed, failed = ChangeTest("break", 30, 1e-6, 1.0, 0.1), ChangeTest("break", 30, 0.6, 0.1, 0.1)
     >>> causal_flags([[passed], [failed], []])
     [('break',), (), ()]
     """

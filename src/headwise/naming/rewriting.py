@@ -52,7 +52,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tried:
+class _Attempts:
     """Changed texts of some cells that kept their tokens, and whether the rule holds in them."""
 
     cell: list[int]
@@ -146,7 +146,7 @@ def _try(
     tokenizer: Any,
     pool: dict[int, list[str]],
     seed: int,
-) -> _Tried:
+) -> _Attempts:
     """Every word put in at every asked place; kept where all other tokens are as they were."""
     cell_of, place_of, words, raws = [], [], [], []
     for cell, place in asked:
@@ -168,7 +168,7 @@ def _try(
     ]
     at = np.array([cell_of[i] for i in kept], dtype=np.int64)
     moved = Cells(np.array(kept, dtype=np.int64), cells.destination[at], cells.source[at])
-    return _Tried(
+    return _Attempts(
         [cell_of[i] for i in kept],
         [place_of[i] for i in kept],
         [words[i] for i in kept],

@@ -43,7 +43,7 @@ QUESTIONS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
+class JudgeLabels:
     """What a judge said of cells."""
 
     yes: np.ndarray
@@ -54,7 +54,7 @@ class Labels:
 
 def label(
     chat: Chat, name: Name, texts: Texts, cells: Cells, expected: np.ndarray, *, seed: int = 0
-) -> Labels:
+) -> JudgeLabels:
     """Ask of which cells the name is true. ``expected`` is not shown; it says what the worst answer would be."""
     yes, parsed = ~expected.astype(bool), np.zeros(len(cells), dtype=bool)
     for batch in batches(len(cells), seed):
@@ -62,7 +62,7 @@ def label(
         for at, said in zip(batch.tolist(), read_labels(answer, len(batch)), strict=True):
             if said is not None:
                 yes[at], parsed[at] = said, True
-    return Labels(yes, parsed)
+    return JudgeLabels(yes, parsed)
 
 
 def batches(cells: int, seed: int) -> Iterator[np.ndarray]:
