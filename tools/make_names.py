@@ -1,0 +1,144 @@
+"""Put the numbers of naming runs into docs/results/names.md.
+
+    python tools/make_names.py KIND=RUN [KIND=RUN ...]     read finished runs of `headwise name`, keep their numbers
+    python tools/make_names.py                             write the page's blocks from the kept numbers
+
+Numbers are kept in docs/results/data/names.json; a test holds the page against them. Prose is written by hand between
+the blocks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parent.parent / "docs" / "results" / "names.md"
+DATA = PAGE.parent / "data" / "names.json"
+BLOCK = re.compile(r"(<!-- block: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def kept(run: Path) -> dict[str, Any]:
+    """What is kept of one run: shares, controls, and a row per subject."""
+    import headwise
+
+    found = headwise.NamesResult.load(run)
+    document = found.to_json()
+    settings = document["settings"]
+    rows = []
+    for one in document["signals"]:
+        accuracy, matched = one["balanced_accuracy"], one["position_matched"]
+        rotated = one["controls"]["rotated"]
+        rows.append(
+            {
+                "signal": one["signal"],
+                "verdict": one["verdict"],
+                "name": None if one["name"] is None else one["name"]["text"],
+                "accuracy": None if accuracy is None else round(accuracy["mean"], 3),
+                "matched": None if matched is None else round(matched["mean"], 3),
+                "rotated": None if rotated is None else rotated["balanced_accuracy"],
+                "strongest": sum(e["kind"] == "strongest" and e["holds"] for e in one["examples"]),
+            }
+        )
+    return {
+        "corpus": settings["corpus"],
+        "texts": document["texts"],
+        "tokens": document["tokens_scored"],
+        "predicates": settings["predicates"],
+        "weights": document["weight_hash"],
+        "named": document["share_named"],
+        "beyond": document["share_beyond_chance"],
+        "swapped": document["controls"]["swapped"],
+        "rotated": document["controls"]["rotated"],
+        "difference": document["difference"],
+        "rows": rows,
+    }
+
+
+def percent(share: dict[str, Any] | None) -> str:
+    """A share with its interval."""
+    return "–" if share is None else f"{share['mean']:.0%} ({share['low']:.0%} to {share['high']:.0%})"
+
+
+def shares(data: dict[str, Any]) -> list[str]:
+    """One row per run: what was named, and its controls."""
+    lines = [
+        "| what | n | named | beyond chance | swapped, named | rotated, named | named less rotated | accuracy "
+        "| rotated |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for kind, one in data.items():
+        accuracy = statistics.median(row["accuracy"] for row in one["rows"] if row["accuracy"] is not None)
+        turned = [row["rotated"] for row in one["rows"] if row["rotated"] is not None]
+        d = one["difference"]
+        lines.append(
+            f"| {kind} | {one['named']['n']} | {percent(one['named'])} | {percent(one['beyond'])} | "
+            f"{percent(one['swapped'])} | {percent(one['rotated'])} | "
+            f"{d['mean']:+.0%} ({d['low']:+.0%} to {d['high']:+.0%}) | {accuracy:.2f} | "
+            f"{statistics.median(turned):.2f} |"
+        )
+    return lines
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """A row per subject."""
+    lines = ["| signal | verdict | accuracy | matched | name |", "|---|---|---|---|---|"]
+    for row in rows:
+        numbers = ("–" if row[key] is None else f"{row[key]:.2f}" for key in ("accuracy", "matched"))
+        name = "–" if row["name"] is None else row["name"].replace("|", "\\|").replace("\n", " ")
+        lines.append(f"| {row['signal']} | {row['verdict']} | {' | '.join(numbers)} | {name} |")
+    return lines
+
+
+def blocks(data: dict[str, Any]) -> dict[str, list[str]]:
+    """The generated parts of the page."""
+    heads = data["heads"]["rows"]
+    tested = [row for row in heads if row["accuracy"] is not None]
+    known = [row for row in tested if row["matched"] is not None]
+    beyond = sum(row["matched"] >= 0.65 for row in known)
+    best = sorted((row for row in known if row["strongest"] >= 7), key=lambda row: -row["matched"])
+    # one of each beginning: many heads share the first name
+    fits = list({str(row["name"])[:36]: row for row in reversed(best)}.values())[::-1]
+    fits = sorted(fits, key=lambda row: -row["matched"])[:10]
+    fails = sorted(tested, key=lambda row: row["accuracy"])[:10]
+    told = data["heads"]["texts"]
+    return {
+        "corpus": [
+            f"{data['heads']['corpus']}: {told['explore']} texts explored and {told['test']} tested for heads, "
+            f"{data['heads']['tokens']:,} tokens scored."
+        ],
+        "shares": shares(data),
+        "position": [
+            f"Of {len(tested)} heads with a tested name the median balanced accuracy is "
+            f"{statistics.median(row['accuracy'] for row in tested):.2f}; against cells at the same two positions "
+            f"it is {statistics.median(row['matched'] for row in known):.2f} in the {len(known)} heads that have "
+            f"such cells, and {beyond} of them keep 0.65 or more."
+        ],
+        "fits": table(fits),
+        "fails": table(fails),
+        "heads": table(heads),
+    }
+
+
+def filled(page: str, data: dict[str, Any]) -> str:
+    """The page with its blocks made from the numbers."""
+    made = blocks(data)
+    return BLOCK.sub(lambda m: f"{m[1]}\n{chr(10).join(made[m[2]])}\n\n{m[3]}", page)
+
+
+def main(*given: str) -> None:
+    """Keep the numbers of the runs that are given, and write the page."""
+    data = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else {}
+    for one in given:
+        kind, _, run = one.partition("=")
+        data[kind] = kept(Path(run))
+    DATA.parent.mkdir(exist_ok=True)
+    DATA.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), data), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
