@@ -13,6 +13,7 @@ import json
 import re
 import statistics
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,11 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def wrapped(line: str) -> list[str]:
+    """A paragraph as pages have it."""
+    return textwrap.wrap(line, 120, break_on_hyphens=False, break_long_words=False)
+
+
 def blocks(data: dict[str, Any]) -> dict[str, list[str]]:
     """The generated parts of the page."""
     heads = data["heads"]["rows"]
@@ -106,17 +112,17 @@ def blocks(data: dict[str, Any]) -> dict[str, list[str]]:
     fails = sorted(tested, key=lambda row: row["accuracy"])[:10]
     told = data["heads"]["texts"]
     return {
-        "corpus": [
+        "corpus": wrapped(
             f"{data['heads']['corpus']}: {told['explore']} texts explored and {told['test']} tested for heads, "
             f"{data['heads']['tokens']:,} tokens scored."
-        ],
+        ),
         "shares": shares(data),
-        "position": [
+        "position": wrapped(
             f"Of {len(tested)} heads with a tested name the median balanced accuracy is "
             f"{statistics.median(row['accuracy'] for row in tested):.2f}; against cells at the same two positions "
             f"it is {statistics.median(row['matched'] for row in known):.2f} in the {len(known)} heads that have "
             f"such cells, and {beyond} of them keep 0.65 or more."
-        ],
+        ),
         "fits": table(fits),
         "fails": table(fails),
         "heads": table(heads),
