@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -115,9 +114,10 @@ def pairs() -> list[Pair]:
 
 def effects(model: Model, token_ids: list[int], instead: Tensor, answer: AnswerIds) -> tuple[float, Tensor]:
     """The clean lead, and what it loses [layers, heads] when a head writes ``instead`` [layers, heads, T, d_head]."""
-    heads = model.heads
     rows = list(range(len(token_ids)))
-    plans = [[SetOutput(head=head, positions=rows, value=instead[head.layer, head.index])] for head in heads]
+    plans = [
+        [SetOutput(head=head, positions=rows, value=instead[head.layer, head.index])] for head in model.heads
+    ]
     with torch.no_grad():
         clean, *seen = outcomes(model, token_ids, [[], *plans], answer)
     lost = torch.tensor([clean.lead - one.lead for one in seen], dtype=torch.float64)
@@ -382,13 +382,14 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=20)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    started = time.perf_counter()
     model = headwise.load()
     means = calibrated(model)[0].outputs
-    rows = []
-    for pair in pairs()[: given.prompts]:
+    rows: list[dict[str, Any]] = []
+    if given.json and given.json.exists():  # a run that was interrupted goes on
+        rows = json.loads(given.json.read_text())
+    for pair in pairs()[len(rows) : given.prompts]:
         rows.append(judged(model, pair, means))
-        print(f"{time.perf_counter() - started:5.0f} s  {pair.task}: {pair.prompt}", flush=True)
+        print(f"{pair.task}: {pair.prompt}", flush=True)
         if given.json:
             given.json.write_text(json.dumps(rows, indent=1))
     tables(rows)
