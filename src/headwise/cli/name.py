@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise.cli import options
-from headwise.cli.outputs import finish, print_json
+from headwise.cli.outputs import finish
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
@@ -106,9 +106,6 @@ def _counted(stage: str) -> str:
 
 
 def _finish(found: Any, out: Path | None, as_json: bool) -> None:
-    if as_json:
-        print_json(found.to_json())
-        return
     page = None
     if out is not None:
         from headwise.show.naming.page import write_names_page
@@ -116,4 +113,4 @@ def _finish(found: Any, out: Path | None, as_json: bool) -> None:
         page = write_names_page(found, out / "names.html")
     from headwise.show.naming.terminal import names_table
 
-    finish(None, lambda: names_table(found), as_json=False, run=out, page=page)
+    finish(found.to_json(), lambda: names_table(found), as_json=as_json, run=out, page=page)

@@ -61,7 +61,8 @@ def _intro(result: NamesResult) -> str:
             f"Second look: the texts were split anew (split seed {result.config['split_seed']}), because results of "
             "an earlier split had been seen."
         )
-    return "".join(f"<p>{text(line)}</p>" for line in lines)
+    marks = "In cells, <mark class=to>this token</mark> attends to <mark class=from>this one</mark>."
+    return "".join(f"<p>{text(line)}</p>" for line in lines) + f"<p>{marks}</p>"
 
 
 def _facts(result: NamesResult) -> dict[str, str]:
