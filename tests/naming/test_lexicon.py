@@ -10,7 +10,7 @@ from pieces import piece_tokenizer
 from headwise.errors import HeadwiseError
 from headwise.naming.cells import Cells
 from headwise.naming.predicates import lexicon as module
-from headwise.naming.predicates.lexicon import NOTHING, Lexicon, open_classes, wordnet
+from headwise.naming.predicates.lexicon import NOTHING, Lexicon, lexicon_of, open_classes, wordnet
 from headwise.naming.predicates.library import by_id
 from headwise.naming.texts import Texts
 
@@ -73,3 +73,13 @@ def test_supersenses_of_a_wordnet_folder(tmp_path: Path) -> None:
     both = found | Lexicon.of({"pets": ["dog"]})
     assert set(both.lists) == {*found.lists, "pets"}
     assert str(by_id("source.list=wordnet animals", both).phrase.yes) == "a word for animals"
+
+
+def test_lists_are_named_as_users_name_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pets.txt").write_text("cat\n", encoding="utf-8")
+    assert set(lexicon_of([tmp_path / "pets.txt"]).lists) == {"pets"}
+    with pytest.raises(HeadwiseError, match="give the folder of WordNet's database files"):
+        lexicon_of([tmp_path])
+    monkeypatch.setattr(module, "open_classes", lambda: NOTHING)
+    with pytest.raises(HeadwiseError, match=r"textblob is not installed: pip install 'headwise\[words\]'"):
+        lexicon_of(["textblob"])

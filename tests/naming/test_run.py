@@ -200,3 +200,15 @@ def test_planted_rules_come_out_and_noise_does_not(model: Model, corpus: Corpus)
     assert words["the source is the previous token"].recovered
     assert found.named <= 2
     assert found.to_json()["noise"]["subjects"] == found.noise
+
+
+def test_a_word_list_is_part_of_the_run(model: Model, corpus: Corpus, tmp_path: Path) -> None:
+    """Another list is another library, and so another run."""
+    (tmp_path / "pets.txt").write_text("cat\ndog\n", encoding="utf-8")
+    kept: dict[str, Any] = dict(corpus=corpus, tokens=24, rotated=False)
+    plain, listed = (
+        find_names(model, "L0H0", words=words, **kept) for words in ((), [tmp_path / "pets.txt"])
+    )
+    assert plain.config["predicates"] != listed.config["predicates"]
+    with pytest.raises(HeadwiseError, match=r"none\.txt' cannot be read"):
+        find_names(model, "L0H0", words=[tmp_path / "none.txt"], **kept)

@@ -38,6 +38,14 @@ def name(
     tokens: Annotated[int, typer.Option(min=16, help="Tokens of each text to read.")] = 64,
     top: Annotated[int, typer.Option(min=1, help="Subjects to name; of circuits, the strongest.")] = 500,
     by: Annotated[str, typer.Option(help="Who gives names: rules.", metavar="rules|llm|both")] = "rules",
+    words: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A word list that rules may use: a file of one word per line, a folder of WordNet's files, or "
+            "textblob. Can be given more than once.",
+            metavar="FILE",
+        ),
+    ] = None,
     basis: options.Basis = "singular",
     split_seed: Annotated[
         int, typer.Option(min=0, help="Another split of the texts; labelled a second look.", metavar="N")
@@ -65,7 +73,9 @@ def name(
             else f"SOURCE {source} and --selftest both say what to name: give one of them"
         )
     from headwise.corpora.known import find_corpus
+    from headwise.naming.predicates.lexicon import lexicon_of
 
+    lexicon_of(words or ())  # refused before a model is loaded
     held = find_corpus(corpus)
     if out is not None:
         from headwise.scale.place import refuse_taken
@@ -92,6 +102,7 @@ def name(
             texts=texts,
             tokens=tokens,
             top=top,
+            words=words or (),
             basis=basis,
             split_seed=split_seed,
             out=out,

@@ -7,6 +7,7 @@ one text read in another.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
 from headwise.naming.examine import Cases, TriedRule, examples_of, words_of
 from headwise.naming.halves import Half, Halves, halves_of, swapped
+from headwise.naming.predicates.lexicon import Lexicon, lexicon_of
 from headwise.naming.predicates.library import library_digest
 from headwise.naming.reservoir import Reservoir
 from headwise.naming.result import KIND, ControlOutcome, NamedSubject, NamesResult
@@ -59,6 +61,7 @@ def find_names(
     tokens: int = TOKENS,
     top: int | None = TOP,
     by: By = "rules",
+    words: Sequence[str | Path] = (),
     basis: BasisKind = "singular",
     rotated: bool = True,
     split_seed: int = 0,
@@ -87,6 +90,9 @@ def find_names(
         At most so many subjects, those of circuits strongest first; None is all.
     by:
         Who gives names: ``rules``.
+    words:
+        Word lists that rules may use: files of one word per line, a folder of WordNet's database files, or
+        ``textblob`` for the nouns, verbs, adjectives and adverbs of its lexicon (``headwise[words]``).
     basis:
         Which channels the numbers of a subject mean that was written by hand; circuits say theirs.
     rotated:
@@ -113,6 +119,7 @@ def find_names(
         )
     if tokens < 16:
         raise HeadwiseError(f"tokens={tokens} leaves too little of each text: give 16 or more")
+    lexicon = lexicon_of(words)
     chosen = read_source(model, source, basis=basis, top=top)
     if not len(chosen):
         raise HeadwiseError(f"top={top} leaves nothing to name: give 1 or more")
@@ -134,14 +141,14 @@ def find_names(
         "texts": len(held),
         "tokens": tokens,
         "split_seed": split_seed,
-        "predicates": library_digest(),
+        "predicates": library_digest(lexicon),
         "by": by,
         "rotated": rotated,
     }
     return run_study(
         KIND,
         config,
-        lambda run: _found(model, chosen, read, halves, config, run),
+        lambda run: _found(model, chosen, read, halves, lexicon, config, run),
         NamesResult.load,
         engine=engine,
         out=out,
@@ -150,7 +157,13 @@ def find_names(
 
 
 def _found(
-    model: Model, chosen: Subjects, texts: Texts, halves: Halves, config: dict[str, Any], run: Stages
+    model: Model,
+    chosen: Subjects,
+    texts: Texts,
+    halves: Halves,
+    lexicon: Lexicon,
+    config: dict[str, Any],
+    run: Stages,
 ) -> NamesResult:
     """Levels, then cells, then rules and their tests, of the subjects and of their controls."""
     seed = config["split_seed"]
@@ -168,8 +181,8 @@ def _found(
         kept[half] = Reservoir(half, len(measured.every))
         for drawn in _streamed(run, f"cells to {half}", job, _chunks(texts, halves.of(half))):
             kept[half].add(drawn)
-    cases = Cases(texts, kept["explore"], kept["test"])
-    false = Cases(texts, kept["explore"], kept["test"], other=swapped(texts, halves))
+    cases = Cases(texts, kept["explore"], kept["test"], lexicon=lexicon)
+    false = replace(cases, other=swapped(texts, halves))
     real, count = range(len(chosen)), len(chosen)
     families = {"names": (cases, real), "swapped names": (false, real)}
     if config["rotated"]:

@@ -87,6 +87,24 @@ class Lexicon:
 NOTHING = Lexicon({}, {})
 
 
+def lexicon_of(words: Iterable[str | Path]) -> Lexicon:
+    """Lists as users name them: a file of one word per line, a folder of WordNet's files, or ``textblob``.
+
+    >>> lexicon_of([]) is NOTHING
+    True
+    """
+    found = NOTHING
+    for one in words:
+        if str(one) == "textblob":
+            more = open_classes()
+            if more is NOTHING:
+                raise HeadwiseError("textblob is not installed: pip install 'headwise[words]'")
+        else:
+            more = wordnet(one) if Path(one).is_dir() else Lexicon.read([one])
+        found = found | more
+    return found
+
+
 @lru_cache(maxsize=1)
 def open_classes() -> Lexicon:
     """Nouns, verbs, adjectives and adverbs, from the lexicon that textblob carries; none if it is not installed.
