@@ -88,8 +88,20 @@ def test_other_writers_are_scaled_to_the_length_of_the_cause() -> None:
     table = tables[0]
     found = _cause(table, "query")
     taken = module._whole(table, found)
-    rows = module._writers(table.query, taken, 0, 50, ("any",))
-    assert rows is not None
+    labels = (str(table.cell), "query")
+    both = module._writers(table.query, taken, 0, 50, labels, whole=True)
+    assert both is not None
+    rows, plain = both
+    alone = module._writers(table.query, taken, 0, 50, labels, whole=False)
+    assert alone is not None and torch.equal(alone, rows)
+    # The second form is the same sets, as they are: only their lengths differ.
+    cosine = torch.nn.functional.cosine_similarity(rows, plain, dim=1)
+    assert torch.allclose(cosine, torch.ones(50, dtype=torch.float64))
+    made = next(one for one in controls(table, found, draws=50) if one.name == "writers")
+    # Each draw counts in the form that takes more.
+    left = attention(table.logits - both * table.visible, table.visible, up.cap)[..., table.cell.key]
+    assert torch.allclose(made.left, left.amin(0)) and made.text == module.WHOLE
+    assert (left[0] < left[1]).any() and (left[1] < left[0]).any()
     keys = up.k[3, table.cell.head.index // up.group].double()
     # A row over nine keys tells the vector of eight dimensions behind it.
     vectors = torch.linalg.lstsq(float(up.scale[3]) * keys, rows.mT).solution.mT

@@ -5,7 +5,7 @@ and 999 draws cost less than one pass. Every control removes vectors that are to
 space; on the key side over all keys that the row sees):
 
 * ``channels``: the same writers, in channels that the cause does not use;
-* ``writers``: as many other writers, heads for heads and MLPs, embedding and biases for their like;
+* ``writers``: as many other writers, heads for heads and MLPs, embedding and biases for their like; also as they are;
 * ``directions``: a random direction; on the key side one rotation for all tokens.
 
 The same is drawn for signals, single channels of writers, which refine the cause. p = (1 + b) / (1 + draws), b of
@@ -32,6 +32,7 @@ POOL = 128
 """Other writers, of heads and of all else, from which sets are drawn."""
 TRIED = 19
 """Draws of each control that are tried in the model itself, for their effect on the answer: p can just reach .05."""
+WHOLE = "as many other writers, scaled to the same length or as they are, whichever takes more"
 TEXTS = {
     "channels": "the same writers in channels that the cause does not use, scaled to the same length",
     "writers": "as many other writers, scaled to the same length",
@@ -49,10 +50,8 @@ class Control:
     p: float
     tried: Tensor
     """[≤ 19, T]: the first draws' whole rows of attention."""
-
-    @property
-    def text(self) -> str:
-        return TEXTS[self.name]
+    text: str
+    """What is removed instead of the cause."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +84,7 @@ def controls(
     labels = (str(table.cell), found.side, *(() if whole else ("signals",)))
     drawn = {
         "channels": _channels(one, taken, seed, draws, labels),
-        "writers": _writers(one, taken, seed, draws, labels),
+        "writers": _writers(one, taken, seed, draws, labels, whole=whole),
         "directions": _directions(one, taken, seed, draws, labels),
     }
     cap, key = one.up.cap, table.cell.key
@@ -95,9 +94,13 @@ def controls(
         if rows is None:
             continue
         left = attention(table.logits - rows * table.visible, table.visible, cap)
+        if left.ndim == 3:  # of two forms of a draw, the one that takes more
+            chosen = left[..., key].argmin(0)
+            left = left[chosen, torch.arange(draws, device=left.device)]
         # What differs by rounding alone does as much.
         as_much = int((left[:, key] <= real + 1e-12).sum())
-        made.append(Control(name, left[:, key], (1 + as_much) / (1 + draws), left[:TRIED]))
+        text = WHOLE if whole and name == "writers" else TEXTS[name]
+        made.append(Control(name, left[:, key], (1 + as_much) / (1 + draws), left[:TRIED], text))
     return made
 
 
@@ -136,8 +139,15 @@ def _channels(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple
     return _scaled(picked, atoms, gram, taken.length)
 
 
-def _writers(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple[str, ...]) -> Tensor | None:
-    """Rows [draws, T]: other whole writers, each instead of one of its own kind."""
+def _writers(
+    one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple[str, ...], *, whole: bool
+) -> Tensor | None:
+    """Rows [draws, T]: other whole writers, each instead of one of its own kind.
+
+    For a cause of ``whole`` writers in two forms [2, draws, T], scaled and as they are. Large writers say more per
+    length than small ones that are scaled up, so that against these alone one random set in twelve would be called
+    specific; among sets as they are, a random one is one of many.
+    """
     members = taken.members
     generator = keyed(seed, "writers", *labels)
     others = one.possible.clone()
@@ -155,8 +165,9 @@ def _writers(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple[
         chosen.append(like)
         order.append(_subsets(_uniform(draws, len(like), seed, "writers", *labels, bool(head)), number))
     pool, picked = torch.cat(chosen), torch.cat(order, 1).to(members.device)
-    written = one.written(pool).flatten(1)
-    return _scaled(picked, one.logits(pool), written @ written.mT, taken.length)
+    written, rows = one.written(pool).flatten(1), one.logits(pool)
+    scaled = _scaled(picked, rows, written @ written.mT, taken.length)
+    return torch.stack((scaled, picked @ rows)) if whole else scaled
 
 
 def _directions(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple[str, ...]) -> Tensor:

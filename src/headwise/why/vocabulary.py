@@ -233,16 +233,15 @@ class Vocabulary:
         return [VocabularyView(*pair) for pair in pairs]
 
     def _ends(self, weight: Tensor, vectors: Tensor, *, cosine: bool) -> list[TokenEnds]:
-        scores = vectors.new_empty(len(vectors), len(self.ids))
-        for start in range(0, len(self.ids), PART):
-            ids = self.ids[start : start + PART]
-            rows = weight[ids.to(weight.device)].to(vectors.dtype)
+        scores = vectors.new_empty(len(vectors), len(weight))
+        for start in range(0, len(weight), PART):
+            rows = weight[start : start + PART].to(vectors.dtype)
+            part = torch.mm(vectors, rows.mT, out=scores[:, start : start + PART])
             if cosine:
-                rows = torch.nn.functional.normalize(rows, dim=-1)
-            scores[:, start : start + PART] = vectors @ rows.mT
+                part /= rows.norm(dim=-1).clamp_min(1e-12)
+        scores, number = scores[:, self.ids.to(scores.device)].cpu(), min(self.top, len(self.ids))
         if not cosine:
             scores = scores - scores.mean(-1, keepdim=True)
-        scores, number = scores.cpu(), min(self.top, len(self.ids))
         ends = [(sign * scores).topk(number, -1) for sign in (1.0, -1.0)]
         return [
             TokenEnds(*(self._tokens(end.indices[i], scores[i]) for end in ends)) for i in range(len(vectors))
@@ -258,16 +257,24 @@ def channel_views(
     tokens: Vocabulary, head: Head, basis: Basis, channels: Sequence[int]
 ) -> dict[int, ChannelVocabulary]:
     """Some channels of a head in tokens, by number. Null channels, which read no direction, are left out."""
+    numbers, read = _read(tokens.model, head, basis, channels)
+    return _by_channel(basis, numbers, tokens.views(read))
+
+
+def _read(model: Model, head: Head, basis: Basis, channels: Sequence[int]) -> tuple[list[int], Tensor]:
+    """Those channels that read something, and what they read [2n, d_model]: of the query, then of the key."""
     numbers = [channel for channel in channels if channel < int(basis.rank)]
     sides: tuple[Side, ...] = ("query", "key")
-    views = [
-        tokens.views(directions(tokens.model, head, basis, side).mT[numbers]) if numbers else []
-        for side in sides
-    ]
-    energies = basis.energies.tolist()
+    return numbers, torch.cat([directions(model, head, basis, side).mT[numbers] for side in sides])
+
+
+def _by_channel(
+    basis: Basis, numbers: Sequence[int], views: Sequence[VocabularyView]
+) -> dict[int, ChannelVocabulary]:
+    energies, n = basis.energies.tolist(), len(numbers)
     return {
         channel: ChannelVocabulary(channel, energies[channel], query, key)
-        for channel, query, key in zip(numbers, *views, strict=True)
+        for channel, query, key in zip(numbers, views[:n], views[n:], strict=True)
     }
 
 
@@ -310,8 +317,10 @@ def cell_vocabulary(
         vector = component_writes(up, writer)[cell.query if side == "query" else cell.key]
         if bool(vector.any()):  # a head that could not see its token at the key wrote nothing there
             written[side, writer] = vector.double()
-    views = tokens.views(torch.stack(list(written.values()))) if written else []
+    basis, n = up.bases.head(cell.head), len(written)
+    numbers, read = _read(tokens.model, cell.head, basis, channels)
+    # All at once: most of the time goes into reading the vocabulary's rows, not into multiplying them.
+    views = tokens.views(torch.cat((*(vector[None].cpu() for vector in written.values()), read)))
     return CellVocabulary(
-        channels=channel_views(tokens, cell.head, up.bases.head(cell.head), channels),
-        writers=dict(zip(written, views, strict=True)),
+        channels=_by_channel(basis, numbers, views[n:]), writers=dict(zip(written, views[:n], strict=True))
     )
