@@ -59,7 +59,8 @@ def random_set(table: LogOddsTable, cause: WriterSet, generator: torch.Generator
 
 def specific(table: LogOddsTable, found: WriterSet) -> bool:
     made = controls(table, found, draws=DRAWS)
-    return bool(made) and all(control.p <= LEVEL for control in made)
+    drawn = any(control.name == "writers" for control in made)
+    return drawn and all(control.p <= LEVEL for control in made)
 
 
 def main(prompts: int = 12, cells: int = 12) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import comb
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ from headwise.tracing.writers import WriterSet
 DRAWS = 999
 POOL = 128
 """Other writers, of heads and of all else, from which sets are drawn."""
+SETS = 20
+"""Sets of writers that there must be for one of them to be one in twenty."""
 TRIED = 19
 """Draws of each control that are tried in the model itself, for their effect on the answer: p can just reach .05."""
 WHOLE = "as many other writers, scaled to the same length or as they are, whichever takes more"
@@ -142,11 +145,10 @@ def _channels(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple
 def _writers(
     one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple[str, ...], *, whole: bool
 ) -> Tensor | None:
-    """Rows [draws, T]: other whole writers, each instead of one of its own kind.
+    """Rows [draws, T]: other whole writers, each instead of one of its own kind; None where there are too few.
 
-    For a cause of ``whole`` writers in two forms [2, draws, T], scaled and as they are. Large writers say more per
-    length than small ones that are scaled up, so that against these alone one random set in twelve would be called
-    specific; among sets as they are, a random one is one of many.
+    For a cause of ``whole`` writers in two forms [2, draws, T], scaled and as they are: large writers say more per
+    length than small ones that are scaled up. Of fewer than 20 possible sets one in twenty is the best by chance.
     """
     members = taken.members
     generator = keyed(seed, "writers", *labels)
@@ -154,7 +156,7 @@ def _writers(
     others[members] = False
     heads = torch.arange(len(one)) < one.up.n_carried(one.cell.head.layer)
     kinds = Counter(heads[members.cpu()].tolist())
-    chosen, order = [], []
+    chosen, order, sets = [], [], 1
     for head, number in kinds.items():
         like = (others.cpu() & (heads == head)).nonzero()[:, 0]
         like = like[torch.randperm(len(like), generator=generator)[:POOL]].to(members.device)
@@ -162,8 +164,11 @@ def _writers(
         like = like[one.written(like).flatten(1).any(1)]
         if len(like) <= number:
             return None
+        sets *= comb(len(like) + number, number)
         chosen.append(like)
         order.append(_subsets(_uniform(draws, len(like), seed, "writers", *labels, bool(head)), number))
+    if sets < SETS:
+        return None
     pool, picked = torch.cat(chosen), torch.cat(order, 1).to(members.device)
     written, rows = one.written(pool).flatten(1), one.logits(pool)
     scaled = _scaled(picked, rows, written @ written.mT, taken.length)
