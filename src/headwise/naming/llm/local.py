@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -33,6 +34,8 @@ def served(file: str | Path, *, context: int = CONTEXT) -> Iterator[Endpoint]:
     params.port = 0  # any free one
     params.n_parallel = 1
     params.verbosity = -1
+    # Its threads wait for one another by spinning: one too many on a busy machine and all of them crawl.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, (os.cpu_count() or 2) // 2)
     try:
         server = xllamacpp.Server(params)
     except RuntimeError as error:
