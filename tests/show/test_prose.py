@@ -72,3 +72,10 @@ def test_prose_uses_only_the_marks_that_pages_know(file: Path) -> None:
     for name, body in Prose(file.read_text(encoding="utf-8")).sections.items():
         shown = markdown.html(body)
         assert not set("*`_") & set(re.sub(r"\{.*?\}|<code>.*?</code>", "", shown)), name
+
+
+def test_a_page_that_speaks_of_the_paper_names_it() -> None:
+    pages = [path for path in SHOW.rglob("*.md") if " the paper" in path.read_text()]
+    assert pages
+    for path in pages:
+        assert "“The paper” is" in path.read_text(), path.name
