@@ -47,7 +47,7 @@ def test_only_pages_that_are_really_in_the_folder_are_given(folder: Path) -> Non
 
 def test_what_is_no_folder_is_refused(folder: Path) -> None:
     for wrong in (folder / "report.html", folder / "missing", "a\0b"):
-        with pytest.raises(HeadwiseError, match="--runs"):
+        with pytest.raises(HeadwiseError, match="run folder"):
             Run.named(wrong)
 
 

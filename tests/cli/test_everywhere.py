@@ -52,9 +52,9 @@ def test_the_overview_names_every_verb_once_under_its_heading() -> None:
     }
     assert named == {
         "Look at one prompt:": ["app", "attention", "explain", "trace", "intervene"],
-        "Find in many:": ["heads", "features", "circuits", "families", "sinks", "sparsity"],
+        "Find in many:": ["heads", "features", "circuits", "families", "sinks", "name", "sparsity"],
         "Worlds with known answers:": ["toy"],
-        "Models:": ["models", "calibrate", "doctor"],
+        "Models:": ["models", "calibrate", "corpus", "doctor"],
         "Shell:": ["completion"],
     }
 

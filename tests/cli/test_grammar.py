@@ -61,7 +61,7 @@ def test_an_option_is_the_same_in_every_verb() -> None:
 def test_every_verb_that_works_prints_json() -> None:
     for name, (module, _) in VERBS.items():
         command = typer.main.get_command(import_module(module).app)
-        if name == "completion":
+        if name in ("app", "completion"):  # one serves until it is stopped, one prints a script
             continue
         subs = list(getattr(command, "commands", {}).values()) if name == "toy" else [command]
         assert all(any("--json" in p.opts for p in one.params) for one in subs), name

@@ -15,7 +15,7 @@ from said import read
 from said_checks import check
 from tiny import VARIANTS, tiny
 
-from headwise.contrast.roles import ROLES, HeadRole, HeadRoles, head_roles
+from headwise.contrast.roles import ROLES, HeadRole, HeadRoles, Role, head_roles
 from headwise.randomness import keyed
 from headwise.show.why.terminal import explanation
 from headwise.types import Estimate, Head
@@ -36,7 +36,7 @@ def made_up_roles(why: Explanation, generator: torch.Generator) -> HeadRoles:
         for index in range(4):
             chosen = int(torch.randint(len(ROLES) + 1, (1,), generator=generator))
             clear = [0.9 if n == chosen else 0.05 for n in range(len(ROLES))]
-            seen = {
+            seen: dict[Role, Estimate] = {
                 role: Estimate(mean, mean - 0.01, mean + 0.01, n=4, clusters=4)
                 for role, mean in zip(ROLES, clear, strict=True)
             }

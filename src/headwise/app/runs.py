@@ -23,10 +23,10 @@ class Run:
         except (OSError, RuntimeError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise HeadwiseError(
-                f"--runs {str(given)!r} cannot be opened ({reason}): name a run folder"
+                f"the run folder {str(given)!r} cannot be opened ({reason}): name another one"
             ) from None
         if not path.is_dir():
-            raise HeadwiseError(f"--runs {str(given)!r} is not a folder: name a run folder")
+            raise HeadwiseError(f"{str(given)!r} is not a folder: name a run folder")
         return cls(path)
 
     @property

@@ -42,7 +42,7 @@ def listening(port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         bound.close()
         reason = getattr(error, "strerror", None) or str(error)
-        raise HeadwiseError(f"port {port} cannot be used ({reason}): give another --port, or none") from None
+        raise HeadwiseError(f"port {port} cannot be used ({reason}): give another port, or none") from None
     return bound
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import html
+from html import unescape
 import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
@@ -47,6 +47,6 @@ def plain(text: str) -> str:
             break
     text = _PICTURE.sub("", text)
     text = _OUTSIDE.sub(r"\1", _LINK.sub(r"\1", text))
-    text = html.unescape(_TAG.sub("", text)).replace("'''", "").replace("''", "").replace("\xa0", " ")
+    text = unescape(_TAG.sub("", text)).replace("'''", "").replace("''", "").replace("\xa0", " ")
     lines = [" ".join(line.split()) for line in text.splitlines() if not _LINE.match(line)]
     return "\n\n".join(line for line in lines if line and not set(line) & set("{}[]|"))
