@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from html import unescape
 import re
 from collections.abc import Iterator
+from html import unescape
 from xml.etree import ElementTree
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
