@@ -239,6 +239,35 @@ def outcomes(
     return made
 
 
+def leads(
+    model: Model,
+    token_ids: Sequence[int],
+    plans: Sequence[Sequence[Edit]],
+    answer: AnswerIds,
+    *,
+    start: int = 0,
+    clean: CleanPass | None = None,
+) -> list[float]:
+    """The answer's lead with each plan's edits, and nothing else: of the vocabulary two tokens suffice."""
+    if answer.wrong is None:
+        return [one.lead for one in outcomes(model, token_ids, plans, answer, start=start, clean=clean)]
+    made: list[float] = []
+    for _, got in model.stream_capture(
+        [list(token_ids)] * len(plans),
+        edits=[replace(edit, prompt=copy) for copy, plan in enumerate(plans) for edit in plan],
+        heads=(),
+        want=(),
+        logits="last",
+        logit_tokens=(answer.token, answer.wrong),
+        start=start,
+        batch_size=PACKED,
+        max_tokens=max(PACKED_TOKENS, 4 * len(token_ids)),
+        clean=clean,
+    ):
+        made += AnswerIds(0, 1).difference(got.logits[:, 0]).tolist()
+    return made
+
+
 def edited_attention(
     model: Model,
     token_ids: Sequence[int],

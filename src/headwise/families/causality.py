@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headwise.circuits.counterfactual import outcomes, unused
+from headwise.circuits.counterfactual import leads, unused
 from headwise.errors import HeadwiseError
 from headwise.families.incidence import Element, Incidence
 from headwise.intervals import estimated, picked
@@ -303,7 +303,7 @@ def _run(bases: Bases, question: CausalQuestion, sets: Sequence[_Set]) -> list[n
         plans += [signals.vectors(variant) for s in sets for variant in s.variants]
         edits = [removal_edits(plan) for plan in plans]
         answer = AnswerIds(question.answer_id, question.wrong_id)
-        differences = [one.lead for one in outcomes(model, question.token_ids, edits, answer)]
+        differences = leads(model, question.token_ids, edits, answer)
     lengths = [float(torch.stack([_size(v) for v in p.values()]).sum().sqrt()) if p else 0.0 for p in plans]
     result, at = [], 1
     for s in sets:

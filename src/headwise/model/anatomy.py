@@ -5,6 +5,7 @@ All weights are views of the model's own parameters wherever the layout allows i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -112,10 +113,18 @@ class Anatomy:
     def final_norm(self) -> Norm | None:
         return self._norm(self.trunk, self.family.final_norm)
 
-    def logits(self, final: Tensor) -> Tensor:
-        """Logits [..., vocabulary] of streams [..., d_model] that the last layer left, by the model's own modules."""
+    def logits(self, final: Tensor, tokens: Sequence[int] | None = None) -> Tensor:
+        """Logits [..., vocabulary] of streams [..., d_model] that the last layer left, by the model's own modules.
+
+        Of some ``tokens`` alone, by their rows of the unembedding: [..., tokens].
+        """
         norm = getattr(self.trunk, self.family.final_norm)
-        return soft_cap(self.unembedding(final if norm is None else norm(final)), self.final_softcap)
+        final = final if norm is None else norm(final)
+        if tokens is None:
+            return soft_cap(self.unembedding(final), self.final_softcap)
+        rows, bias = self.unembedding.weight[list(tokens)], getattr(self.unembedding, "bias", None)
+        bias = None if bias is None else bias[list(tokens)]
+        return soft_cap(nn.functional.linear(final, rows, bias), self.final_softcap)
 
     def mlp_output(self, layer: int) -> nn.Module:
         return _follow(self.layers[layer], self.family.mlp_output)

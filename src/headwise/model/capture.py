@@ -60,6 +60,8 @@ class Request:
     max_tokens: int = MAX_TOKENS
     clean: CleanPass | None = None
     """The recorded pass of the one prompt that all are copies of: they go on from there."""
+    logit_tokens: tuple[int, ...] | None = None
+    """The tokens whose logits are kept, in this order; None is the whole vocabulary."""
 
 
 def run(model: Model, prompts: Prompt | Sequence[Prompt], request: Request) -> Captured:
@@ -107,9 +109,8 @@ def _in_parts(
         batch = Batch.of([token_ids[i] for i in indices], request.padding, start)
         here = pad_positions([rows[i] for i in indices]), pad_positions([columns[i] for i in indices])
         places = None if answers is None else pad_positions([answers[i] for i in indices])
-        return _Collector(
-            model, batch, chosen, wanted, *here, places, _of_batch(request.edits, indices), request.clean
-        )
+        edits = _of_batch(request.edits, indices)
+        return _Collector(model, batch, chosen, wanted, *here, places, edits, request)
 
     for indices in by_length(token_ids, request.batch_size, request.max_tokens):
         cut = [range(len(indices))]
@@ -156,11 +157,11 @@ class _Collector:
         key_positions: Tensor,
         logits_at: Tensor | None,
         edits: list[Edit],
-        clean: CleanPass | None = None,
+        request: Request,
     ) -> None:
         self.model, self.batch, self.heads, self.wanted = model, batch, heads, wanted
         self.query_positions, self.key_positions, self.logits_at = query_positions, key_positions, logits_at
-        self.clean = clean
+        self.clean, self.logit_tokens = request.clean, request.logit_tokens
         self.editor = Editor(edits, batch) if edits else None
         self.by_layer: dict[int, list[int]] = {}
         for place, head in enumerate(heads):
@@ -188,7 +189,7 @@ class _Collector:
             for layer in self.by_layer:
                 note = partial(self._note_rotary, layer)
                 instruments.before.append((self.model.anatomy.attention[layer], note))
-        return Pass(self.batch, instruments, self.logits_at)
+        return Pass(self.batch, instruments, self.logits_at, self.logit_tokens)
 
     def _packing(self, editor: Editor) -> Packing:
         """Copies of one prompt share what no edit can reach."""

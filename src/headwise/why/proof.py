@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.circuits.counterfactual import Outcome, Removal, outcomes
+from headwise.circuits.counterfactual import Outcome, Removal, leads, outcomes
 from headwise.contrast.bank import BankFeature
 from headwise.model.edits import Edit
 from headwise.tracing.search import SideSignals
@@ -28,7 +28,7 @@ from headwise.tracing.writers import WriterSet, next_best, writers_row
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Side
 from headwise.why.consequence import set_row, without_cell
-from headwise.why.controls import TRIED, Control, controls
+from headwise.why.controls import Control, controls
 from headwise.why.feature_tests import FeatureTest, feature_edits, feature_tests
 from headwise.why.question import Answer
 
@@ -205,11 +205,9 @@ def prove(
     rows = [] if without is None else [without]
     if cause is not None and others:
         rows.append(writers_row(table, cause.side, others))
-    rows += [row for control in foreseen.controls for row in control.tried]
     plans += [[set_row(up, cell, row)] for row in rows]
-    stream = up.stream
-    token_ids, clean = stream.token_ids[up.prompt], stream.clean_pass(up.prompt)
-    seen = outcomes(stream.model, token_ids, plans, answer, [cell], start=stream.start, clean=clean)
+    tried = [[set_row(up, cell, row)] for control in foreseen.controls for row in control.tried]
+    seen, effects = _seen(up, cell, answer, plans, tried)
     before, seen = seen[0], seen[1:]
     named = feature_tests(up, cell, tests, seen, rival, draws, seed) if tests else ()
     seen = seen[len(tests) :]
@@ -227,10 +225,32 @@ def prove(
         after=after,
         predicted=cause.after,
         next_best=best,
-        controls=tuple(_tested(one, seen, answer, before, change) for one in foreseen.controls),
+        controls=tuple(_tested(one, effects, change) for one in foreseen.controls),
         features=named,
         signals=foreseen.signals,
     )
+
+
+def _seen(
+    up: PromptWrites,
+    cell: Cell,
+    answer: Answer,
+    plans: Sequence[Sequence[Edit]],
+    tried: Sequence[Sequence[Edit]],
+) -> tuple[list[Outcome], list[float]]:
+    """What becomes of every plan, the first of which changes nothing; and by how much what is ``tried`` as a control
+    moves the yardstick, of which nothing else is wanted."""
+    stream = up.stream
+    model, token_ids = stream.model, stream.token_ids[up.prompt]
+    start, clean = stream.start, stream.clean_pass(up.prompt)
+    if answer.compared:
+        seen = outcomes(model, token_ids, plans, answer, [cell], start=start, clean=clean)
+        reached = leads(model, token_ids, tried, answer, start=start, clean=clean) if tried else []
+    else:  # a probability needs the whole vocabulary
+        every = outcomes(model, token_ids, [*plans, *tried], answer, [cell], start=start, clean=clean)
+        seen = every[: len(plans)]
+        reached = [answer.yardstick(one) for one in every[len(plans) :]]
+    return seen, [one - answer.yardstick(seen[0]) for one in reached]
 
 
 def removal_of(up: PromptWrites, cell: Cell, cause: WriterSet) -> Removal:
@@ -245,12 +265,9 @@ def _at(outcome: Outcome, attention: float) -> Outcome:
     return Outcome(attention, outcome.probability, outcome.lead, (attention,))
 
 
-def _tested(
-    control: Control, seen: list[Outcome], answer: Answer, before: Outcome, change: float
-) -> ControlTest:
-    """One control with its effects, which are the next outcomes."""
-    tried = [seen.pop(0) for _ in range(min(TRIED, len(control.tried)))]
-    effects = tuple(answer.yardstick(one) - answer.yardstick(before) for one in tried)
+def _tested(control: Control, moved: list[float], change: float) -> ControlTest:
+    """One control with its effects, which are the next ones."""
+    effects = tuple(moved.pop(0) for _ in range(len(control.tried)))
     as_much = sum(abs(effect) >= change for effect in effects)
     return ControlTest(
         name=control.name,
