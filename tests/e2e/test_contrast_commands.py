@@ -64,7 +64,7 @@ def test_heads_ranks_every_head(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["heads", "binding", "--prompts", "18", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert len(document["heads"]) == len(worded_model().heads)
-    wanted = {"head", "score", "ci", "p_value", "q_value", "accuracy", "ratio", "mass"}
+    wanted = {"head", "score", "ci", "p_value", "q_value", "accuracy", "ratio", "mass", "rank", "rank_ci"}
     assert set(document["heads"][0]) == wanted
     assert main(["heads", "filter", "--prompts", "10", "--top", "3"]) == 0
     shown = capsys.readouterr().out

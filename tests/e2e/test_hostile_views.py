@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,14 +19,18 @@ import headwise
 from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.contrast.roles import ROLES, HeadRole, HeadRoles, Role
 from headwise.contrast.rows import AttributionRow
+from headwise.corpus import Corpus
+from headwise.naming.result import CellExample, Words
 from headwise.show.circuits.page import circuit_page
 from headwise.show.contrast.report import attribution_report, features_report
 from headwise.show.families.report import families_report
+from headwise.show.naming.page import names_page
 from headwise.show.sinks.report import sinks_report
 from headwise.show.sparsity.report import sparsity_report
 from headwise.show.why.page import page as why_page
 from headwise.types import Estimate, Head
 from headwise.why.explain import Explanation, explain
+from headwise.why.vocabulary import TokenEnds
 
 pytestmark = browsed
 RUN = "alert(1);window.ran=1"
@@ -178,6 +183,35 @@ def test_head_roles(inert: Callable[[str], str]) -> None:
     assert "<img src=x" in inert(cell(roles._repr_html_()))
 
 
+def test_head_vocabulary(inert: Callable[[str], str]) -> None:
+    found = headwise.head_vocabulary(worded_model(), "L1H1", channels=1, top=2)
+
+    def hostile(ends: TokenEnds) -> TokenEnds:
+        return TokenEnds(
+            *(tuple(replace(one, token=ALL) for one in side) for side in (ends.most, ends.least))
+        )
+
+    moved = tuple(replace(one, reads=hostile(one.reads), writes=hostile(one.writes)) for one in found.outputs)
+    assert "<img src=x" in inert(cell(replace(found, model=ALL, outputs=moved)._repr_html_()))
+
+
+def test_names(inert: Callable[[str], str]) -> None:
+    known = sorted(word for word in worded_model().tokenizer.get_vocab() if word.isalpha() and word.isascii())
+    drawn = Random(0)
+    texts = tuple(" ".join(drawn.choices(known, k=20)) for _ in range(120))
+    found = headwise.find_names(
+        worded_model(), "L0H0,L1H1", corpus=Corpus(ALL, texts, ("",) * len(texts)), tokens=20
+    )
+    words = Words(destination=ALL, source=ALL, relation=ALL, text=ALL, rule=((ALL,),), equally_good=(ALL,))
+    example = CellExample(kind="missed", tokens=(ALL, ALL), destination=1, source=0, score=1.0, holds=False)
+    signals = tuple(
+        replace(one, name=words, flags=(ALL,), examples=(*one.examples, example)) for one in found.signals
+    )
+    hostile = replace(found, model=ALL, signals=signals)
+    assert "<img src=x" in inert(cell(hostile._repr_html_()))
+    assert "<img src=x" in inert(names_page(hostile))
+
+
 def test_every_view_is_in_this_file() -> None:
     """A type that learns to show itself in a notebook must be tried here too."""
     source = Path(headwise.__file__).parent
@@ -187,7 +221,9 @@ def test_every_view_is_in_this_file() -> None:
     assert views == {
         "contrast/result.py",
         "contrast/roles.py",
+        "naming/result.py",
         "why/explain.py",
+        "why/vocabulary.py",
         "circuits/circuit.py",
         "sinks/result.py",
         "sparsity/result.py",
