@@ -21,6 +21,7 @@ def test_without_distractors_the_planted_circuit_is_found_and_nothing_else(famil
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("noise", "whole", "strong"), [(0.1, 0.8, 0.9), (0.3, 0.5, 0.8)])
+@pytest.mark.slow
 def test_among_distractors_every_planted_edge_is_found(
     family: str, noise: float, whole: float, strong: float
 ) -> None:
@@ -48,6 +49,7 @@ def test_where_mlps_are_leaves_what_the_mlp_read_is_missed(family: str) -> None:
         assert str(made.brings) not in leaves.by_id
 
 
+@pytest.mark.slow
 def test_in_a_trained_model_found_writers_are_those_whose_removal_takes_most() -> None:
     """Every writer below every firing is taken away in a pass of its own: an answer that needs no search."""
     model = small_model()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny import VARIANTS
 
 FEW = ("gpt2", "gpt_neox", "llama", "qwen3", "gemma2", "olmo2")
 """Tiny variants that differ most: in positions, norms, biases, groups, windows and caps."""
@@ -35,8 +36,9 @@ def few_variants_of_most_tests(items: Iterable[pytest.Item]) -> None:
     tests: dict[Any, list[tuple[str, pytest.Item]]] = defaultdict(list)
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if "variant" in parameters and item.path not in _ALL:
-            tests[item.path, getattr(item, "originalname", None)].append((parameters["variant"], item))
+        variant = parameters.get("variant", parameters.get("name"))
+        if isinstance(variant, str) and variant in VARIANTS and item.path not in _ALL:
+            tests[item.path, getattr(item, "originalname", None)].append((variant, item))
     for variants in tests.values():
         if any(variant in FEW for variant, _ in variants):
             for variant, item in variants:

@@ -51,6 +51,7 @@ RULES = [
 
 
 @pytest.mark.parametrize("ids", RULES)
+@pytest.mark.slow
 def test_a_change_is_minimal_and_does_what_is_wanted(ids: list[list[str]]) -> None:
     texts, tokenizer, rule = ordinary_texts(), piece_tokenizer(), Rule.parse(ids)
     cells = where(rule, 12)
@@ -77,6 +78,7 @@ def test_changes_are_the_same_each_time() -> None:
 
 
 @pytest.mark.parametrize("ids", [RULES[i] for i in (0, 4, 6)])
+@pytest.mark.slow
 def test_a_true_cause_passes_break_and_make(ids: list[list[str]]) -> None:
     texts, tokenizer, rule = ordinary_texts(), piece_tokenizer(), Rule.parse(ids)
     found = broken(rule, texts, where(rule), tokenizer, planted(rule))

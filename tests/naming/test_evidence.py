@@ -48,6 +48,7 @@ def test_without_all_channels_a_row_is_uniform() -> None:
     assert after == pytest.approx(1 / (cells.destination + 1), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_model_is_asked_for_evidence() -> None:
     """Random weights: the head's strongest words are found, and changing them is what takes its attention."""
     model = worded_model()

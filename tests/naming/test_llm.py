@@ -71,6 +71,7 @@ def test_a_good_judge_labels_by_the_name() -> None:
     ],
     ids=["always yes", "junk", "echo", "empty", "no choices", "contradictions"],
 )
+@pytest.mark.slow
 def test_a_bad_judge_gives_no_evidence_and_fails_the_exam(answer: Answer, accuracy: float) -> None:
     texts, cells, holds = sample()
     with chat_server(answer) as served:

@@ -175,7 +175,7 @@ def by_id(wanted: str, lexicon: Lexicon = NOTHING) -> Predicate:
             return one
     if kind == "list":
         raise HeadwiseError(
-            f"the word list {shortened(value)!r} is not at hand: give it (--words FILE), or install headwise[words]"
+            f"the word list {shortened(value)!r} is not at hand: give it with words=, or install headwise[words]"
         )
     raise HeadwiseError(f"there is no predicate {shortened(wanted)!r} (closest: {_closest(wanted)})")
 
