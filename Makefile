@@ -73,7 +73,7 @@ check-rest check-beside test-rest test-beside: export OMP_NUM_THREADS = 1
 check-rest check-beside: export OMP_WAIT_POLICY = passive
 
 # Types take as long as a third of the tests, so these follow them while the rest go on.
-BESIDE := $(addprefix tests/,bases circuits cli contrast tasks toy)
+BESIDE := $(addprefix tests/,bases circuits cli contrast families tasks toy)
 FAST   := -m "not (real or slow or $(LONG))" --ignore=tests/e2e
 check: setup
 	@$(call at_once,check-rest check-lint check-beside,$(SAID))

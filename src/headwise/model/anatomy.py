@@ -122,9 +122,10 @@ class Anatomy:
         final = final if norm is None else norm(final)
         if tokens is None:
             return soft_cap(self.unembedding(final), self.final_softcap)
-        rows, bias = self.unembedding.weight[list(tokens)], getattr(self.unembedding, "bias", None)
+        module: Any = self.unembedding
+        bias = getattr(module, "bias", None)
         bias = None if bias is None else bias[list(tokens)]
-        return soft_cap(nn.functional.linear(final, rows, bias), self.final_softcap)
+        return soft_cap(nn.functional.linear(final, module.weight[list(tokens)], bias), self.final_softcap)
 
     def mlp_output(self, layer: int) -> nn.Module:
         return _follow(self.layers[layer], self.family.mlp_output)

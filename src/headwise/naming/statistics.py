@@ -167,7 +167,8 @@ def fisher(one: np.ndarray, other: np.ndarray) -> float:
     if not len(one) or not len(other):
         return 1.0
     table = [[int(one.sum()), int((~one).sum())], [int(other.sum()), int((~other).sum())]]
-    return float(stats.fisher_exact(table, alternative="greater").pvalue)
+    found: Any = stats.fisher_exact(table, alternative="greater")
+    return float(found.pvalue)
 
 
 def above(bound: float, positive: np.ndarray, own: np.ndarray, random: np.ndarray) -> float:

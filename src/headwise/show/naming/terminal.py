@@ -51,14 +51,12 @@ def names_table(result: NamesResult, top: int = 40) -> RenderableType:
         table(("signal", "verdict", "accuracy (95 %)", "matched", "name"), rows),
     ]
     if len(result) > len(shown):
-        parts.append(
-            Text(f"{len(result) - len(shown)} more in the document (--json) and on the page (--out)")
-        )
+        parts.append(Text(f"{len(result) - len(shown)} more in the JSON document and on the page"))
     parts += [
         Text(),
         Text(
             "accuracy: balanced, on texts that the search did not see; matched: against cells at the same positions\n"
-            "a name describes cells where it acts; without --causal nothing was changed to see whether they follow it"
+            "a name describes cells where it acts; nothing was changed to see whether they follow it"
         ),
     ]
     return Group(*parts)
