@@ -53,6 +53,7 @@ def test_a_new_process_prints_the_three_parts_and_writes_the_page(tmp_path: Path
     assert max(map(len, done.stdout.splitlines())) <= 100
     assert "\x1b" not in done.stdout
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "vocabulary" not in done.stdout  # the page shows it on request
 
 
 def test_json_is_one_document_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,7 +144,7 @@ def explain(
     if only is None:
         from headwise.show.why.terminal import explanation
 
-        document, table = why.to_json(), lambda: explanation(why)
+        document, table = why.to_json(), lambda: explanation(why, vocabulary=vocabulary)
     else:
         document, table = _part(loaded, given, why, only, top)
     finish(document, table, as_json=as_json, page=None if html is None else html.resolve(), saved=save)

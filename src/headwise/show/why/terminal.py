@@ -26,8 +26,8 @@ BAR = 8
 SIDES: tuple[Side, ...] = ("query", "key")
 
 
-def explanation(why: Explanation) -> RenderableType:
-    """The whole answer."""
+def explanation(why: Explanation, *, vocabulary: bool = True) -> RenderableType:
+    """The whole answer; tokens that only hint at a meaning can be left to the page, which shows them on request."""
     return Group(
         *_question(why),
         *_table_of(why),
@@ -35,7 +35,7 @@ def explanation(why: Explanation) -> RenderableType:
         *_does(why),
         *_proof(why),
         *_transfer(why),
-        *_vocabulary(why),
+        *(_vocabulary(why) if vocabulary else ()),
         Text(),
         Text(why.sentence, style="bold"),
     )
