@@ -84,7 +84,7 @@ check-lint:
 check-beside:
 	@$(PYTEST) $(FAST) $(BESIDE) >$(VENV)/beside.log 2>&1
 
-FIRST := $(addprefix tests/,bases circuits cli contrast model)
+FIRST := $(addprefix tests/,bases circuits cli contrast model sinks survey)
 test: setup
 	@$(call at_once,test-rest test-beside,$(VENV)/beside.log)
 test-rest:
