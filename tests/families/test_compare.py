@@ -90,6 +90,7 @@ def test_planted_families_show_where_they_ask_for_the_opposite(tmp_path: Path) -
     assert {a.label for a in found.agreements} == {"kind", "noise"}
 
 
+@pytest.mark.slow
 def test_representatives_unions_and_accuracy(tmp_path: Path) -> None:
     found = find_families(planted_run(tmp_path / "run"))
     for number, row in enumerate(found.representatives):

@@ -53,6 +53,7 @@ def test_folders_of_others_are_refused(run: CircuitRun, tmp_path: Path) -> None:
     assert contents(run.paths[0]) == before
 
 
+@pytest.mark.slow
 def test_an_analysis_comes_back_from_its_folder(run: CircuitRun, tmp_path: Path) -> None:
     found = find_families(run, out=tmp_path / "one")
     again = FamiliesResult.load(tmp_path / "one")

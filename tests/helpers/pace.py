@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tiny import VARIANTS
 
-FEW = ("gpt2", "gpt_neox", "llama", "qwen3", "gemma2", "olmo2")
+FEW = ("gpt2", "llama", "qwen3", "gemma2")
 """Tiny variants that differ most: in positions, norms, biases, groups, windows and caps."""
 _ALL = {
     Path(__file__).parent.parent / "model" / f"test_{name}.py"

@@ -58,6 +58,7 @@ def whole(model: Model, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 
 
 @pytest.mark.parametrize("stage", first_is_quick(*STAGES))
+@pytest.mark.slow
 def test_an_interrupted_study_continues_to_the_same_bytes(
     stage: str, model: Model, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_an_interrupted_study_continues_to_the_same_bytes(
     assert {name for name, _ in told} == set(STAGES)
 
 
+@pytest.mark.slow
 def test_a_damaged_part_is_made_again(model: Model, whole: dict[str, bytes], tmp_path: Path) -> None:
     out = tmp_path / "run"
 

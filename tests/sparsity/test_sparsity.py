@@ -220,6 +220,7 @@ def test_the_default_model_on_indirect_objects(
 
 
 @pytest.mark.parametrize(("stage", "parts"), [("circuits", 1), ("channels", 3)])
+@pytest.mark.slow
 def test_an_interrupted_study_continues_to_the_same_bytes(
     small: Model, task: AnswerSet, tmp_path: Path, stage: str, parts: int
 ) -> None:

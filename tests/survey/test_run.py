@@ -25,6 +25,7 @@ from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
 from headwise.toy.small_lm import DATA
 
 
+@pytest.mark.slow
 def test_a_run_holds_what_tracing_alone_finds(whole_run: Path) -> None:
     run = CircuitRun.load(whole_run)
     model = small_model()
@@ -84,6 +85,7 @@ def test_the_estimate_is_of_the_right_size(answer_file: Path, whole_run: Path) -
     assert size / 3 < collect.estimated_bytes(small_model(), answers) < 3 * size
 
 
+@pytest.mark.slow
 def test_wrong_empty_and_failing_prompts_are_recorded(tmp_path: Path) -> None:
     lines = answer_lines(40)
     for number in (3, 7, 8):

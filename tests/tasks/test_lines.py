@@ -117,6 +117,7 @@ def as_given(made: AnswerSet, lines: list[Any]) -> bool:
 
 @quick
 @given(changed=st.sampled_from(GOOD).flatmap(mutated))
+@pytest.mark.slow
 def test_a_changed_line_is_read_as_it_is_or_refused(tmp_path: Path, changed: Any) -> None:
     lines = [GOOD[0], json.dumps(changed), GOOD[1]]
     made = ends_well("answers.jsonl", partial(read_answers, written(tmp_path, lines), toy_tokenizer()))
