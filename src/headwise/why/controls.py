@@ -194,7 +194,7 @@ def _uniform(draws: int, size: int, seed: int, *labels: object) -> Tensor:
 
 def _subsets(uniform: Tensor, number: int) -> Tensor:
     """[draws, size]: 1 for ``number`` random members of each draw."""
-    return torch.zeros_like(uniform).scatter_(1, uniform.argsort(1)[:, :number], 1.0)
+    return torch.zeros_like(uniform).scatter_(1, uniform.topk(number, 1, largest=False).indices, 1.0)
 
 
 def _scaled(picked: Tensor, rows: Tensor, gram: Tensor, length: Tensor) -> Tensor:
