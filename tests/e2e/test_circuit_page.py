@@ -12,6 +12,7 @@ from browsing import Opener, browsed, fits
 from tiny import prompts_of, tiny
 
 import headwise
+from headwise.basis_names import BasisName
 from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.show.circuits.page import circuit_page
 
@@ -54,6 +55,20 @@ def page(show: Opener, circuit: Circuit) -> Any:
 
 def drawn(page: Any) -> int:
     return page.locator(".picture path.edge").count()
+
+
+def test_channels_that_change_with_the_texts_have_no_number(show: Opener, large: Circuit) -> None:
+    for kind, said in (("singular", "1, 2"), ("balanced", "2 unnumbered")):
+        basis = BasisName(kind, "query", "x")  # pyright: ignore[reportArgumentType]
+        page = show(circuit_page(replace(large, basis=basis)))
+        page.click("button.all")
+        shown = {row.locator("td").nth(4).inner_text() for row in page.locator("tr.pick").all()[-5:]}
+        assert shown == {said}
+        # the same words where one points at a line
+        page.locator(".picture path.edge.query").first.dispatch_event(
+            "pointermove", {"clientX": 9, "clientY": 9}
+        )
+        assert page.locator(".tip").inner_text().endswith(f"channels {said}")
 
 
 def test_it_opens_at_the_answer_and_grows_on_request(show: Opener, large: Circuit) -> None:

@@ -52,6 +52,16 @@ def test_parts_come_in_the_order_in_which_a_person_asks(show: Opener, data: Docu
             assert figures.nth(i).locator("details table tbody tr").count() > 0
 
 
+def test_channels_that_change_with_the_texts_have_no_number(show: Opener, data: Document) -> None:
+    assert 17 not in data["numbered"] and data["cause"]["query"]["signals"][0]["channels"] == [3, 17]
+    page = show(page_of(data))
+    for place in (page.locator(".rivals"), page.locator(VISIBLE)):
+        for one in place.locator("details").all():
+            one.evaluate("element => element.open = true")
+    assert "3 (+1.10), unnumbered (+0.70)" in page.locator(".rivals").inner_text()
+    assert "3, 1 unnumbered" in page.locator(VISIBLE).inner_text()
+
+
 def test_the_table_is_the_documents_and_its_margins_are_its_sums(show: Opener, data: Document) -> None:
     page = show(page_of(data))
     table = page.locator(f"{VISIBLE} table.heat")

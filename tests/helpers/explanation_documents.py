@@ -86,6 +86,7 @@ def document(
             "channels": _balance(columns),
         },
         "relative": {"logit": 5.1, "channels_needed": 5, "sparsity": 0.11},
+        "numbered": [one for one, known in zip(channels, stable, strict=True) if known],
         "place": {"content": total - 0.2, "place": 0.5, "interaction": -0.3, "level": 0.0},
         "what": [
             {
@@ -152,7 +153,12 @@ def document(
         },
         "transfer": [],
         "rivals": [
-            {"key": 1, "attention": 0.1, "gap": 1.9, "channels": [{"channel": 3, "value": 1.1}]},
+            {
+                "key": 1,
+                "attention": 0.1,
+                "gap": 1.9,
+                "channels": [{"channel": 3, "value": 1.1}, {"channel": 17, "value": 0.7}],
+            },
             {"key": 0, "attention": 0.05, "gap": 2.6, "channels": []},
         ],
         "features": None,

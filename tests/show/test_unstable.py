@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from headwise.bases.cell import split_cell
 from headwise.basis_names import BasisName
 from headwise.show.circuits.terminal import circuit_summary
 from headwise.show.why.parts import what_in_full, who_in_full
+from headwise.show.why.terminal import explanation
 
 IDS = prompts_of(11)[0]
 
@@ -53,3 +55,27 @@ def test_a_circuit_in_a_balanced_basis_counts_channels(kind: str) -> None:
     for shown in (_printed(circuit_summary(circuit, 10)), circuit._repr_html_()):
         assert ("7, 31" in shown) == (kind == "singular")
         assert ("2 unnumbered" in shown) == (kind == "balanced")
+
+
+@pytest.mark.parametrize("kind", ["singular", "balanced"])
+def test_graph_editors_are_told_how_many_channels_where_numbers_mean_nothing(
+    kind: str, tmp_path: Path
+) -> None:
+    circuit = headwise.trace(tiny("llama"), IDS)
+    edge = next(edge for edge in circuit.edges if edge.channels)
+    circuit = replace(circuit, edges=(replace(edge, channels=(7, 31)),), basis=BasisName(kind, "query", "x"))  # pyright: ignore[reportArgumentType]
+    circuit.to_graphml(tmp_path / "c.graphml")
+    said = (tmp_path / "c.graphml").read_text(encoding="utf-8")
+    assert (">7 31<" in said) == (kind == "singular")
+    assert (">2 unnumbered<" in said) == (kind == "balanced")
+
+
+def test_the_document_says_which_channels_go_by_number() -> None:
+    why = headwise.explain(tiny("llama", torch.float64), IDS, head="L3H1", query=-1, vocabulary=True)
+    assert why.to_json()["numbered"] is None
+    kept = why.what.channels[0].channel
+    parts = tuple(replace(part, stable=part.channel == kept) for part in why.what.channels)
+    why = replace(why, what=replace(why.what, channels=parts))
+    assert why.to_json()["numbered"] == [kept]
+    assert why.vocabulary is not None and len(why.vocabulary.channels) > 1
+    assert set(re.findall(r"ch (\d+)", _printed(explanation(why)))) == {str(kept)}

@@ -50,13 +50,14 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def to_graphml(circuit: Circuit, path: str | Path) -> None:
-    """GraphML knows numbers and strings only: channels become "3 17", what does not apply is left out."""
+    """GraphML knows numbers and strings only: channels become "3 17" (of a balanced basis, how many there are), what
+    does not apply is left out."""
     import networkx
 
     graph = to_networkx(circuit)
     graph.graph["tokens"] = json.dumps(list(circuit.tokens), ensure_ascii=False)
     for *_, data in graph.edges(data=True):
-        data["channels"] = " ".join(map(str, data["channels"]))
+        data["channels"] = circuit.basis.listed(data["channels"]).replace(", ", " ")
     for data in (
         graph.graph,
         *(d for _, d in graph.nodes(data=True)),

@@ -67,6 +67,7 @@ FIELDS = (
         "basis",
         "log_odds",
         "relative",
+        "numbered",
         "place",
         "what",
         "who",
@@ -157,6 +158,7 @@ def placed(what: What, place: PlaceSplit) -> dict[str, Any]:
             "channels_needed": what.channels_needed,
             "sparsity": what.sparsity,
         },
+        "numbered": None if all(part.stable for part in what.channels) else what.numbered,
         "place": place.to_json(),
         "rivals": [
             {

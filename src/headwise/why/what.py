@@ -120,6 +120,11 @@ class What:
         """The channels that have a column of their own in the table."""
         return self.channels[:SHOWN]
 
+    @property
+    def numbered(self) -> list[int]:
+        """The channels that stay what they are with other texts: the others are never shown by number."""
+        return sorted(part.channel for part in self.channels if part.stable)
+
 
 def what(up: PromptWrites, table: LogOddsTable, features: Sequence[BankFeature] = ()) -> What:
     """Split the cell's log-odds by channel and by feature."""

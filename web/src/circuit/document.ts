@@ -35,6 +35,7 @@ export interface CircuitDocument {
   difference?: number | null;
   top?: string | null;
   mode: string;
+  basis?: { kind: string };
   nodes: readonly CircuitNode[];
   edges: readonly CircuitEdge[];
   notes: readonly string[];

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import { number } from '../numbers';
 import type { Graph, GraphEdge, GraphNode } from './graph';
+import { channelsOf } from './graph';
 import { LINES, useName } from './picture';
 
 const FIELDS = ['from', 'to', 'kind', 'weight', 'channels'] as const;
@@ -61,7 +62,7 @@ export const Edges = ({ graph, pinned, matches, onPick }: EdgesProps) => {
                 <td>{name(e.target)}</td>
                 <td class={e.line}>{LINES[e.line]}</td>
                 <td class="n">{number(e.weight)}</td>
-                <td>{e.channels.join(', ')}</td>
+                <td>{channelsOf(e)}</td>
               </tr>
             ))}
           </tbody>

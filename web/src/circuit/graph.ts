@@ -31,6 +31,8 @@ export interface GraphEdge {
   unit: Unit;
   weight: number;
   channels: readonly number[];
+  /** Whether they go by number: most channels of a balanced basis change with its texts. */
+  numbered: boolean;
   size: number;
 }
 
@@ -53,6 +55,12 @@ export const rowName = (row: number): string => (row === ANSWER_ROW ? 'answer' :
 /** A token as a label in a drawing quotes it. */
 export const quoted = (tokens: readonly string[], at: number, most = 12): string => isolated(short(visible(tokens[at] ?? '?'), most));
 
+/** Some channels by their numbers, or how many there are where numbers mean nothing. */
+export const channelsOf = ({ channels, numbered }: Pick<GraphEdge, 'channels' | 'numbered'>, most = Infinity): string => {
+  if (!numbered) return channels.length ? `${channels.length} unnumbered` : '';
+  return `${channels.slice(0, most).join(', ')}${channels.length > most ? ', …' : ''}`;
+};
+
 export const kindOf = (edge: CircuitEdge): EdgeKind => edge.kind ?? 'causal';
 
 export const graphOf = (data: CircuitDocument): Graph => {
@@ -68,12 +76,13 @@ export const graphOf = (data: CircuitDocument): Graph => {
     size: 1,
   });
   const nodes = new Map(data.nodes.map((n) => [n.id, node(n)]));
+  const numbered = data.basis?.kind !== 'balanced';
   const edges = data.edges
     .filter((e) => nodes.has(e.source) && nodes.has(e.target))
     .map((e, i): GraphEdge => {
       const line: Line = kindOf(e) === 'account' ? 'account' : nodes.get(e.target)?.kind === 'answer' ? 'answer' : e.side === 'key' ? 'key' : 'query';
       const unit = e.unit ?? (line === 'answer' ? 'answer' : 'attention');
-      return { id: `e${i}`, source: e.source, target: e.target, line, unit, weight: e.weight ?? 0, channels: e.channels, size: 1 };
+      return { id: `e${i}`, source: e.source, target: e.target, line, unit, weight: e.weight ?? 0, channels: e.channels, numbered, size: 1 };
     });
   return { nodes, edges };
 };

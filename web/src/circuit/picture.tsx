@@ -5,7 +5,7 @@ import { useTip } from '../kit/tip';
 import { Tokens } from '../kit/tokens';
 import { number } from '../numbers';
 import type { Graph, GraphEdge, GraphNode, Grouping, Line } from './graph';
-import { quoted, roots } from './graph';
+import { channelsOf, quoted, roots } from './graph';
 import type { Placed } from './layout';
 import { course, layout } from './layout';
 
@@ -87,7 +87,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
   };
   const edgeText = (e: GraphEdge): string => {
     const ends = [e.source, e.target].map((id) => graph.nodes.get(id)).map((n) => (n ? nameOf(n) : '?'));
-    const channels = e.channels.length ? `\n${e.channels.length === 1 ? 'channel' : 'channels'} ${e.channels.slice(0, 12).join(', ')}${e.channels.length > 12 ? ', …' : ''}` : '';
+    const channels = e.channels.length ? `\n${e.channels.length === 1 ? 'channel' : 'channels'} ${channelsOf(e, 12)}` : '';
     return `${ends[0]} → ${ends[1]}\n${says[e.line]}${e.line === 'account' && !meaning.account ? ` of the ${e.unit === 'answer' ? 'answer' : 'attention taken'}` : ''} ${number(e.weight)}${e.size > 1 ? `, ${e.size} edges` : ''}${channels}`;
   };
   const pin = (id: string) => onPin?.(pinned === id ? null : id);

@@ -33,7 +33,7 @@ export const around = (data: ExplanationDocument): Graph => {
   const root = nodes.get(firing);
   if (root) nodes.set(firing, { ...root, kind: 'firing', attention: data.attention });
   const join = (source: string, target: string, line: GraphEdge['line'], weight: number) => {
-    if (source !== target) edges.push({ id: `${source}|${target}|${line}`, source, target, line, unit: 'attention', weight, channels: [], size: 1 });
+    if (source !== target) edges.push({ id: `${source}|${target}|${line}`, source, target, line, unit: 'attention', weight, channels: [], numbered: true, size: 1 });
   };
   for (const side of SIDES) {
     const at = side === 'query' ? data.query : data.key;

@@ -144,6 +144,8 @@ export interface ExplanationDocument {
   basis: { kind: string; frame: string; hash: string };
   log_odds: { total: number; baseline: number; keys: number; error: number; query: Balance; key: Balance; channels: Balance };
   relative: { logit: number; channels_needed: number; sparsity: number };
+  /** Channels of this head that go by number; null: all of them. */
+  numbered: readonly number[] | null;
   place: { content: number; place: number; interaction: number; level: number };
   what: readonly What[];
   who: readonly Row[];

@@ -25,6 +25,13 @@ export interface Matrix {
 
 const COLUMNS = 10;
 
+/** Channels by number, and those whose number would mean nothing with other texts as one. */
+export const channelNames = (data: Pick<ExplanationDocument, 'numbered'>, channels: readonly number[]): string => {
+  const known = channels.filter((channel) => data.numbered === null || data.numbered.includes(channel));
+  const rest = channels.length - known.length;
+  return [...known.map(String), ...(rest ? [rest === 1 && !known.length ? 'unnumbered' : `${rest} unnumbered`] : [])].join(', ');
+};
+
 export const columnsOf = (data: ExplanationDocument): Column[] => {
   const shown = data.what.filter((one) => one.stable && one.channel !== 'others').slice(0, COLUMNS);
   const rest = data.what.filter((one) => !shown.includes(one));

@@ -8,7 +8,7 @@ import type { ExplanationDocument } from './document';
 export const Rivals = ({ data }: { data: ExplanationDocument }) => {
   if (!data.rivals.length) return null;
   const range = rangeOf(data.rivals.map((one) => one.gap));
-  const channels = (list: readonly { channel: number; value: number }[]) => list.map((one) => `${one.channel} (${signed(one.value)})`).join(', ');
+  const channels = (list: readonly { channel: number; value: number }[]) => list.map((one) => `${data.numbered === null || data.numbered.includes(one.channel) ? one.channel : 'unnumbered'} (${signed(one.value)})`).join(', ');
   return (
     <section class="rivals">
       <h2>Why not elsewhere?</h2>

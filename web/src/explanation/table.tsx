@@ -11,7 +11,7 @@ import { listed, plural } from '../text';
 import type { ExplanationDocument, Row, Side } from './document';
 import { SIDES } from './document';
 import type { Column, Line } from './matrix';
-import { matrixOf } from './matrix';
+import { channelNames, matrixOf } from './matrix';
 import { CONTROLS, HINT, inTokens, SIDE_WORDS, spoken, WriterName } from './names';
 import { Unfolded } from './through';
 
@@ -130,7 +130,7 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
         <Numbers
           title="The cause in finer parts: single channels of single writers"
           columns={['writer', 'channels', 'attention taken']}
-          rows={cause.signals.map((one) => [<WriterName writer={one.writer} reads={one.reads} />, one.channels.join(', '), one.drop])}
+          rows={cause.signals.map((one) => [<WriterName writer={one.writer} reads={one.reads} />, channelNames(data, one.channels), one.drop])}
         />
       ) : null}
       {data.signals?.side === side ? <Finer signals={data.signals} count={cause.signals.length} /> : null}

@@ -1,4 +1,4 @@
-/*! headwise, from sources 7e849ab0fe2e9894d23ced48f9fae14755d6dcae8a4654dd538b3502e053cf08
+/*! headwise, from sources c21c8b7ddc4479627a1a16567073b9a60765f3d6abd3f1b0934df7195a0b1c1b
 
 preact 11.2.0 (MIT)
 

@@ -274,7 +274,8 @@ def _vocabulary(why: Explanation) -> list[RenderableType]:
         for row in why.who.rows
         if row.cause and row.writer is not None and (row.side, row.writer) in found.writers
     ]
-    for number, one in list(found.channels.items())[:COLUMNS]:
+    numbered = set(why.what.numbered)
+    for number, one in [pair for pair in found.channels.items() if pair[0] in numbered][:COLUMNS]:
         rows += [line(f"ch {number}, query", one.query), line(f"ch {number}, key", one.key)]
     columns = ("", "embeddings that point this way", "tokens it would raise")
     return [_heading("Through the vocabulary"), _table(columns, rows), Text(HINT)]
