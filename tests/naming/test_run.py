@@ -6,19 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from pieces import ordinary_texts
 from words import worded_model
 
 import headwise
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
+from headwise.naming.cells import Cells
+from headwise.naming.examine import Cases
+from headwise.naming.reservoir import Kept
 from headwise.naming.result import CellExample
 from headwise.naming.run import find_names
 from headwise.naming.selftest import self_test
 from headwise.naming.signals import Subject
 from headwise.naming.sources import read_source
+from headwise.naming.statistics import mcnemar
 from headwise.randomness import keyed
 from headwise.show.naming.page import names_page
 
@@ -200,6 +206,27 @@ def test_planted_rules_come_out_and_noise_does_not(model: Model, corpus: Corpus)
     assert words["the source is the previous token"].recovered
     assert found.named <= 2
     assert found.to_json()["noise"]["subjects"] == found.noise
+
+
+def test_a_text_that_no_other_is_as_long_as_has_no_swapped_control() -> None:
+    """The longest text has none to be read in: its cells leave the control, pair by pair."""
+
+    class Half:
+        def kept(self, kind: str, _: int) -> Kept:
+            numbers = np.arange(40)
+            source = numbers % 2 if kind == "positive" else numbers // 20
+            return Kept(Cells(numbers, numbers + 2, source), numbers.astype(float))
+
+    other = np.roll(np.arange(40), -1)
+    other[3] = -1
+    half: Any = Half()
+    cases = Cases(ordinary_texts(), half, half, other)
+    found = cases.tested(0, lambda cells: cells.source == 1)
+    positive = np.delete(np.arange(40) % 2 == 1, 3)
+    assert found["test"].positives == 39
+    assert found["test"].recall == positive.mean()
+    assert found["test"].p_own_slot == mcnemar(positive, np.delete(np.arange(40) >= 20, 3))
+    assert found["matched"].n == 39
 
 
 def test_a_word_list_is_part_of_the_run(model: Model, corpus: Corpus, tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
-"""One subject from its cells to its verdict: a rule found on explored cells, asked of test cells, once.
+"""One subject from its cells to its test: a name found on explored cells, asked of test cells, once.
 
-Nothing here sees test cells before the rule is fixed: the search is handed the explore half alone.
+Nothing here sees test cells before the name is fixed: the search is handed the explore half alone. A rule can be asked
+of any cell; whoever else gives names says where they hold, and the same tests follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from headwise.naming.rules import Rule
     from headwise.naming.texts import Texts
 
-PAIRED: tuple[CellKind, ...] = ("positive", "own", "random", "matched")
 BANDS: tuple[CellKind, ...] = ("top", "upper", "middle")
 FEW = 20
 """Matched cells below which nothing is said of positions."""
@@ -36,20 +37,26 @@ AROUND = (10, 4)
 """Tokens shown before the earlier and after the later of the two."""
 
 
-@dataclass(frozen=True, eq=False)
-class TriedRule:
-    """A rule and its test; neither where a subject is too rare, no test where there is no rule."""
+Holds = Callable[[Cells], np.ndarray]
+"""Where a name is true: [cells] bool."""
 
-    found: Found | None
+
+@dataclass(frozen=True, eq=False)
+class TriedName:
+    """A name and its test; neither where a subject is too rare, no test where there is no name."""
+
+    words: Words | None
     test: NameTest | None
     matched: Estimate | None = None
     """Balanced accuracy against cells of other texts at the same two positions."""
     near: float | None = None
-    """Share of the cells just below the threshold where the rule holds."""
-
-    @property
-    def rule(self) -> Rule | None:
-        return None if self.found is None else self.found.rule
+    """Share of the cells just below the threshold where the name holds."""
+    holds: Holds | None = None
+    """Where the name is true of test cells; None without one."""
+    rule: Rule | None = None
+    """The rule that the name was printed from, if it was."""
+    unread: int = 0
+    """Answers of a language model about it that could not be read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,55 +69,80 @@ class Cases:
     other: np.ndarray | None = None
     """[texts]: the text that each is read in; None: itself."""
     lexicon: Lexicon = NOTHING
+    negatives: tuple[CellKind, CellKind] = ("own", "random")
+    """The two kinds of negatives; the first are paired with the positives."""
+    most: int | None = None
+    """At most so many cells of each band are asked about; None: all."""
 
-    def tried(self, numbers: Sequence[int]) -> Iterator[TriedRule]:
-        """Search and test of some subjects, in their order."""
-        rare = [len(self._cells(self.test, "positive", number)) < LEAST for number in numbers]
+    def tried(self, numbers: Sequence[int]) -> Iterator[TriedName]:
+        """Search for a rule and test of some subjects, in their order."""
+        rare = [self.is_rare(number) for number in numbers]
         samples = [
-            (self._cells(self.explore, "positive", number), self._negatives(self.explore, number))
+            (self.cells(self.explore, "positive", number), self.explored_negatives(number))
             for number, few in zip(numbers, rare, strict=True)
             if not few
         ]
         # the swapped control has no use for position: cells keep theirs when they are read elsewhere
         found = find_rules(self.texts, samples, positional=self.other is None, lexicon=self.lexicon)
         for number, few in zip(numbers, rare, strict=True):
-            yield TriedRule(None, too_rare()) if few else self._tested(number, next(found))
+            yield TriedName(None, too_rare()) if few else self._tried_rule(number, next(found))
 
-    def _tested(self, number: int, found: Found) -> TriedRule:
-        """A rule, asked of the test cells."""
-        rule = found.rule
-        if rule is None:
-            return TriedRule(found, None)
-        cells = {kind: self._paired(self.test, kind, number) for kind in PAIRED}
-        there = {kind: some.text >= 0 for kind, some in cells.items()}
-        holds = {kind: rule.holds(self.texts, cells[kind][there[kind]]) for kind in PAIRED}
-        bands = {band: rule.holds(self.texts, self._cells(self.test, band, number)) for band in BANDS}
-        near = rule.holds(self.texts, self._cells(self.test, "near", number))
-        test = name_test(
-            holds["positive"],
-            holds["own"],
-            holds["random"],
-            holds["matched"],
-            bands=bands,
-            texts=cells["positive"].text,
-            random_texts=cells["random"].text[there["random"]],
+    def _tried_rule(self, number: int, found: Found) -> TriedName:
+        if found.rule is None:
+            return TriedName(None, None)
+        holds = partial(found.rule.holds, self.texts)
+        return TriedName(words_of(found), **self.tested(number, holds), holds=holds, rule=found.rule)
+
+    def is_rare(self, number: int) -> bool:
+        """Whether too few texts have a cell to test a name on."""
+        return int(self._pairs(number).sum()) < LEAST
+
+    def tested(self, number: int, holds: Holds) -> dict[str, Any]:
+        """What a name comes to on the test cells: its test, how it does at matched positions, and near misses."""
+        pairs, (first, second) = self._pairs(number), self.negatives
+        positive, own, matched = (
+            self._paired(kind, number)[pairs] for kind in ("positive", first, "matched")
         )
-        matched = None
-        if len(holds["matched"]) >= FEW:
-            right = (holds["positive"][there["matched"]] + 1.0 - holds["matched"]) / 2
-            matched = estimate(torch.from_numpy(right), 0, "position-matched")
-        return TriedRule(found, test, matched, float(near.mean()) if len(near) else None)
+        random = self.cells(self.test, second, number)
+        there = matched.text >= 0
+        at_positives, at_matched = holds(positive), holds(matched[there])
+        test = name_test(
+            at_positives,
+            holds(own),
+            holds(random),
+            at_matched,
+            bands={band: holds(self.cells(self.test, band, number)) for band in BANDS},
+            texts=positive.text,
+            random_texts=random.text,
+        )
+        beyond = None
+        if len(at_matched) >= FEW:
+            right = (at_positives[there] + 1.0 - at_matched) / 2
+            beyond = estimate(torch.from_numpy(right), 0, "position-matched")
+        near = holds(self.cells(self.test, "near", number))
+        return {"test": test, "matched": beyond, "near": float(near.mean()) if len(near) else None}
 
-    def _negatives(self, half: Reservoir, number: int) -> Cells:
-        return Cells.joined([self._cells(half, kind, number) for kind in ("own", "random")])
+    def explored_negatives(self, number: int) -> Cells:
+        """The explored cells where a subject does not act."""
+        kinds = dict.fromkeys(self.negatives)
+        return Cells.joined([self.cells(self.explore, kind, number) for kind in kinds])
 
-    def _cells(self, half: Reservoir, kind: CellKind, number: int) -> Cells:
+    def cells(self, half: Reservoir, kind: CellKind, number: int) -> Cells:
         """The cells of a kind that there are."""
-        cells = self._paired(half, kind, number)
-        return cells[cells.text >= 0]
+        cells = self._read(half.kept(kind, number).cells)
+        cells = cells[cells.text >= 0]
+        return cells[: self.most] if kind in (*BANDS, "near") else cells
 
-    def _paired(self, half: Reservoir, kind: CellKind, number: int) -> Cells:
-        cells = half.kept(kind, number).cells
+    def _pairs(self, number: int) -> np.ndarray:
+        """[positives] bool: test positives that have a negative of the first kind."""
+        first = self._paired(self.negatives[0], number)
+        return (self._paired("positive", number).text >= 0) & (first.text >= 0)
+
+    def _paired(self, kind: CellKind, number: int) -> Cells:
+        """Test cells, one per positive; their text is −1 where there is none."""
+        return self._read(self.test.kept(kind, number).cells)
+
+    def _read(self, cells: Cells) -> Cells:
         if self.other is None:
             return cells
         there = cells.text >= 0
@@ -132,28 +164,31 @@ def words_of(found: Found) -> Words | None:
     )
 
 
-def examples_of(cases: Cases, number: int, rule: Rule | None) -> tuple[CellExample, ...]:
+def examples_of(cases: Cases, number: int, holds: Holds | None) -> tuple[CellExample, ...]:
     """The strongest test cells, and those where the name fails."""
     texts, test = cases.texts, cases.test
-    made = _examples(texts, "strongest", test.kept("strongest", number), rule, None)
-    if rule is None:
+    strongest = test.kept("strongest", number)
+    made = _examples(texts, "strongest", Kept(strongest.cells[:SHOWN], strongest.score[:SHOWN]), holds, None)
+    if holds is None:
         return tuple(made)
     positive = test.kept("positive", number)
-    made += _examples(texts, "missed", positive, rule, False)
+    made += _examples(texts, "missed", positive, holds, False)
     negatives = [test.kept(kind, number) for kind in ("own", "random", "matched")]
     both = Kept(
         Cells.joined([one.cells for one in negatives]), np.concatenate([one.score for one in negatives])
     )
-    return (*made, *_examples(texts, "false alarm", both, rule, True))
+    return (*made, *_examples(texts, "false alarm", both, holds, True))
 
 
-def _examples(texts: Texts, kind: str, kept: Kept, rule: Rule | None, only: bool | None) -> list[CellExample]:
-    """The first few cells, or those where the rule holds (``only`` True) or does not (False)."""
+def _examples(
+    texts: Texts, kind: str, kept: Kept, holds: Holds | None, only: bool | None
+) -> list[CellExample]:
+    """The first few cells, or those where the name holds (``only`` True) or does not (False)."""
     there = kept.cells.text >= 0
     cells, scores = kept.cells[there], kept.score[there]
-    holds = np.zeros(len(cells), dtype=bool) if rule is None else rule.holds(texts, cells)
-    chosen = np.arange(len(cells)) if only is None else np.flatnonzero(holds == only)
-    return [_example(texts, kind, cells, scores, holds, int(at)) for at in chosen[:SHOWN]]
+    held = np.zeros(len(cells), dtype=bool) if holds is None else holds(cells)
+    chosen = np.arange(len(cells)) if only is None else np.flatnonzero(held == only)
+    return [_example(texts, kind, cells, scores, held, int(at)) for at in chosen[:SHOWN]]
 
 
 def _example(

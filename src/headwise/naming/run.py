@@ -19,7 +19,7 @@ from headwise.basis_names import BasisKind
 from headwise.corpora.known import find_corpus
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
-from headwise.naming.examine import Cases, TriedRule, examples_of, words_of
+from headwise.naming.examine import Cases, TriedName, examples_of
 from headwise.naming.halves import Half, Halves, halves_of, swapped
 from headwise.naming.predicates.lexicon import Lexicon, lexicon_of
 from headwise.naming.predicates.library import library_digest
@@ -271,11 +271,10 @@ def _named(
     false: Fared,
     turned: Fared | None,
 ) -> NamedSubject:
-    found = one.tried.found
     return NamedSubject(
         subject=chosen.subjects[number],
         judged=one.judged,
-        name=None if found is None else words_of(found),
+        name=one.tried.words,
         test=one.tried.test,
         position_matched=one.tried.matched,
         near=one.tried.near,
@@ -284,18 +283,18 @@ def _named(
         occurrences=chosen.occurrences[number] if chosen.occurrences else None,
         swapped=_outcome(false),
         rotated=None if turned is None else _outcome(turned),
-        examples=examples_of(cases, number, one.tried.rule),
+        examples=examples_of(cases, number, one.tried.holds),
     )
 
 
 class Fared(NamedTuple):
     """A subject's rule with its test, and what that came to among all others."""
 
-    tried: TriedRule
+    tried: TriedName
     judged: Judged
 
 
-def _fared(tried: list[TriedRule]) -> list[Fared]:
+def _fared(tried: list[TriedName]) -> list[Fared]:
     """One family of tests."""
     rules = [one.rule for one in tried]
     verdicts = judged(
@@ -307,10 +306,10 @@ def _fared(tried: list[TriedRule]) -> list[Fared]:
 
 
 def _outcome(one: Fared) -> ControlOutcome:
-    rule, test = one.tried.rule, one.tried.test
-    accuracy = None if rule is None or test is None else test.balanced_accuracy.mean
+    words, test = one.tried.words, one.tried.test
+    accuracy = None if words is None or test is None else test.balanced_accuracy.mean
     return ControlOutcome(
-        name=None if rule is None else str(rule), verdict=one.judged.verdict, balanced_accuracy=accuracy
+        name=None if words is None else words.text, verdict=one.judged.verdict, balanced_accuracy=accuracy
     )
 
 

@@ -17,7 +17,7 @@ import torch
 from headwise.corpus import Corpus
 from headwise.intervals import wilson
 from headwise.naming.cells import Cells
-from headwise.naming.examine import Cases, TriedRule
+from headwise.naming.examine import Cases, TriedName
 from headwise.naming.halves import Half, halves_of
 from headwise.naming.reservoir import Reservoir
 from headwise.naming.rules import Rule
@@ -166,7 +166,7 @@ def _of_destination(rule: Rule) -> bool:
 
 
 def _planted(
-    texts: Texts, test: Reservoir, number: int, rule: Rule, tried: TriedRule, verdict: Judged
+    texts: Texts, test: Reservoir, number: int, rule: Rule, tried: TriedName, verdict: Judged
 ) -> Planted:
     found = tried.rule
     agreement = 0.0
