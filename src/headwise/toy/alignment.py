@@ -163,6 +163,11 @@ def draw(packed: dict[str, Tensor], seeds: list[int], batch: int, step: int) -> 
     return torch.where((u < p) & packed["feature_mask"][:, None, None], u / p, 0.0)
 
 
+def strengths(setup: AlignmentSetup, count: int, step: int) -> Tensor:
+    """Feature strengths of one variant alone [count, 1 + m, N]; training counts its steps from 1."""
+    return draw(_pack([setup]), [setup.seed], count, step)[0]
+
+
 def losses(weights: dict[str, Tensor], packed: dict[str, Tensor], f: Tensor) -> tuple[Tensor, Tensor]:
     """Reconstruction and attention loss of every variant [V]."""
     w = weights["w"]
