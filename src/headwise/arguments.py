@@ -9,8 +9,8 @@ from headwise.errors import HeadwiseError
 from headwise.strings import in_short, is_boolean, whole
 
 
-def share(value: Any, name: str, what: str = "an attention") -> float:
-    """An attention or a probability: a number above 0 and up to 1.
+def share(value: Any, name: str, what: str = "an attention", *, zero: bool = False) -> float:
+    """An attention or a probability: a number above 0 (or from 0 on, with ``zero``) and up to 1.
 
     >>> share(0.5, "tau")
     0.5
@@ -20,8 +20,9 @@ def share(value: Any, name: str, what: str = "an attention") -> float:
     headwise.errors.HeadwiseError: tau='0.5' is not an attention: give a number above 0 and up to 1
     """
     number = _number(value)
-    if number is None or not 0 < number <= 1:
-        raise HeadwiseError(f"{name}={in_short(value)} is not {what}: give a number above 0 and up to 1")
+    if number is None or not 0 <= number <= 1 or (number == 0 and not zero):
+        span = "from 0 to 1" if zero else "above 0 and up to 1"
+        raise HeadwiseError(f"{name}={in_short(value)} is not {what}: give a number {span}")
     return number
 
 

@@ -7,16 +7,18 @@ import torch
 from tiny import prompts_of, tiny
 from torch import Tensor
 
+import headwise
+from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.tracing.causes import path_gradient
 from headwise.tracing.mlps import read_mlp
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.seeds import chosen_seeds, probability_seeds
-from headwise.tracing.through import Follower, MLPPart, MLPRules
+from headwise.tracing.through import Follower, MLPPart, MLPRules, Unit
 from headwise.tracing.tracer import Traced, cell_of, trace_down
 from headwise.tracing.vectors import signal_vectors
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Component, Head
+from headwise.types import Cell, Component, Head, Side
 
 RULES = Rules(mlps=MLPRules())
 
@@ -187,4 +189,51 @@ def test_heads_found_through_mlps_are_traced_like_others(variant: str) -> None:
         assert attention == pytest.approx(up.attention_at([cell])[0])
         keys = int(up.visible(cell.head.layer)[cell.query].sum())
         expands = cell.head.layer > 0 and cell.query > 0 and attention >= RULES.least(keys)
-        assert (cell in through.signals) == expands
+        assert (cell in through.signals) == (expands and through.influence[cell] >= RULES.influence)
+
+
+@pytest.mark.parametrize("least", [0.0, 0.02, 0.3])
+def test_influence_is_what_every_way_to_the_answer_brings(variant: str, least: float) -> None:
+    """Every way from a firing up to the answer, one by one: a part at each step, multiplied."""
+    model = tiny(variant, torch.float64)
+    up = _up(model)
+    logits = model.capture(prompts_of(9, 7), logits="last").logits[1, 0]
+    seeds, _ = chosen_seeds(up, int(logits.argmax()), int(logits.argmin()))
+    rules = Rules(mlps=MLPRules(depth=9), influence=least)
+    found = trace_down(model, [up], [seeds], rules)[0]
+    whole = sum(seed.weight for seed in seeds)
+    brought: dict[object, float] = {}
+
+    def walk(writer: Component, at: int, reader: tuple[Side, Unit], part: float) -> None:
+        cell = cell_of(writer, at)
+        node = cell if cell is not None else (writer, at, *reader)
+        brought[node] = brought.get(node, 0.0) + part
+        if cell is not None:
+            for side, signals in found.signals.get(cell, {}).items():
+                read = {Component("mlp", layer) for layer, _ in signals.mlps}
+                for one in signals.by_writer():
+                    if one.signal.writer.kind != "mlp" or one.signal.writer in read:
+                        below = part * max(one.drop, 0.0) / signals.attention
+                        walk(one.signal.writer, cell.at(side), (side, "attention"), below)
+        elif writer.kind == "mlp":
+            for one in found.parts:
+                if (one.mlp, one.position, one.side, one.unit) == (writer, at, *reader):
+                    walk(one.writer, at, reader, part * one.weight / one.helping)
+
+    for seed in seeds:
+        walk(seed.component, up.tokens - 1, ("query", "answer"), seed.weight / whole)
+    assert found.influence == pytest.approx({f: brought[f] for f in found.influence}, rel=1e-9)
+    assert set(found.signals) <= {f for f, part in found.influence.items() if part >= least}
+    followed = {(p.mlp, p.position, p.side, p.unit) for p in found.parts}
+    assert all(brought[mlp] >= least * (1 - 1e-9) for mlp in followed)
+
+
+def test_a_head_that_carries_next_to_nothing_is_shown_and_not_asked_about() -> None:
+    model = tiny("llama", torch.float64)
+    whole, cut = (headwise.trace(model, prompts_of(9, 7)[0], influence=least) for least in (0, 0.2))
+    assert len(cut.counterfactuals) < len(whole.counterfactuals)
+    assert {edge.target for edge in cut.edges} < {edge.target for edge in whole.edges}
+    assert not any("of the answer passes" in note for note in whole.notes)
+    assert any("less than 20% of the answer passes" in note for note in cut.notes)
+    with pytest.raises(HeadwiseError, match=r"influence=1.5 is not a share: give a number from 0 to 1"):
+        headwise.trace(model, prompts_of(9, 7)[0], influence=1.5)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 import torch
 from torch import Tensor
 
-from headwise.arguments import count, share
+from headwise.arguments import share
 from headwise.bases.basis import Bases
 from headwise.basis_names import BasisKind
 from headwise.circuits.circuit import Circuit, Counterfactual, Edge, Node, node_of
@@ -18,7 +18,7 @@ from headwise.circuits.counterfactual import verified
 from headwise.errors import HeadwiseError
 from headwise.model.batch import by_length
 from headwise.model.stream import split
-from headwise.strings import in_short
+from headwise.strings import counted, in_short
 from headwise.tokens import Prompt, answer_token, is_one, shown, shown_after
 from headwise.tracing.causes import Quadrature
 from headwise.tracing.search import Rules, SideSignals
@@ -35,7 +35,7 @@ from headwise.tracing.through import MLPRules
 from headwise.tracing.tracer import Traced, cell_of, trace_down
 from headwise.tracing.vectors import signal_vectors
 from headwise.tracing.writes import PromptWrites
-from headwise.types import AnswerIds, Side
+from headwise.types import AnswerIds
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -45,9 +45,7 @@ MAX_TOKENS = 1024
 """Tokens traced in one batch of prompts: bounds memory whatever the number of prompts."""
 
 
-def rules_for(
-    mode: str, tau: float | None, rule: str | None, sides: tuple[Side, ...] = ("query", "key")
-) -> Rules:
+def rules_for(mode: str, tau: float | None, rule: str | None, influence: float | None = None) -> Rules:
     if mode not in ("exact", "published"):
         raise HeadwiseError(f"mode {in_short(mode)} is not a mode: write 'exact' or 'published'")
     tau = None if tau is None else share(tau, "tau")
@@ -55,7 +53,8 @@ def rules_for(
         raise HeadwiseError(f"rule {in_short(rule)} is not a quadrature rule: write 'gauss' or 'trapezoid'")
     base = Rules.published() if mode == "published" else Rules()
     chosen: Quadrature = base.rule if rule is None else "gauss" if rule == "gauss" else "trapezoid"
-    return replace(base, tau=tau, sides=sides, rule=chosen)
+    least = base.influence if influence is None else share(influence, "influence", "a share", zero=True)
+    return replace(base, tau=tau, rule=chosen, influence=least)
 
 
 def bases_for(model: Model, mode: str, basis: BasisKind) -> Bases:
@@ -68,17 +67,6 @@ def bases_for(model: Model, mode: str, basis: BasisKind) -> Bases:
             )
         return Bases.of(model, frame="absolute")
     return Bases.of(model, basis)
-
-
-def mlp_rules(mode: str, cover: float, least: float, floor: float, depth: int) -> MLPRules | None:
-    """How far MLPs are followed; None where they are leaves."""
-    rules = MLPRules(
-        share(cover, "mlp_cover", "a share"),
-        share(least, "mlp_least", "a share"),
-        share(floor, "mlp_floor", "a weight"),
-        count(depth, "mlp_depth", "is no depth", least=0),
-    )
-    return None if mode == "published" or rules.depth == 0 else rules
 
 
 @overload
@@ -97,6 +85,7 @@ def trace(
     verify: bool = ...,
     vectors: bool = ...,
     start: int = ...,
+    influence: float | None = ...,
     mlp_cover: float = ...,
     mlp_least: float = ...,
     mlp_floor: float = ...,
@@ -118,6 +107,7 @@ def trace(
     verify: bool = ...,
     vectors: bool = ...,
     start: int = ...,
+    influence: float | None = ...,
     mlp_cover: float = ...,
     mlp_least: float = ...,
     mlp_floor: float = ...,
@@ -138,6 +128,7 @@ def trace(
     verify: bool = False,
     vectors: bool = False,
     start: int = 0,
+    influence: float | None = None,
     mlp_cover: float = MLPRules.cover,
     mlp_least: float = MLPRules.least,
     mlp_floor: float = MLPRules.floor,
@@ -178,6 +169,10 @@ def trace(
         Whether to keep every edge's signal as a vector.
     start:
         The position of each prompt's first token, with nothing before it; 0 unless the model has rotary positions.
+    influence:
+        A head through which less than this part of the answer passes is shown, but what made it attend is not asked,
+        and an MLP not followed; default: 0.02, in the published mode 0. Each seed has its part of what all seeds carry,
+        and hands it on to its writers, to each as much as it took of the attention.
     mlp_cover:
         What an MLP wrote is shared among what it read, as an account that is not causal: the strongest writers that
         together hold this part of what all helping writers bring. The published mode follows no MLPs.
@@ -207,9 +202,8 @@ def trace(
         raise HeadwiseError(
             "top_k and top_p choose the answers themselves: leave out answer, or leave out top_k and top_p"
         )
-    rules = replace(
-        rules_for(mode, tau, rule), mlps=mlp_rules(mode, mlp_cover, mlp_least, mlp_floor, mlp_depth)
-    )
+    mlps = MLPRules.checked(mlp_cover, mlp_least, mlp_floor, mlp_depth)
+    rules = replace(rules_for(mode, tau, rule, influence), mlps=None if mode == "published" else mlps)
     bases = bases_for(model, mode, basis)
     circuits: dict[int, Circuit] = {}
     for indices in by_length(token_ids, 64, MAX_TOKENS):
@@ -222,7 +216,7 @@ def trace(
             ]
             traced = trace_down(model, ups, [one.seeds if one.has_head else [] for one in begun], rules)
             for place, (i, up) in enumerate(zip(indices, ups, strict=True)):
-                circuit = _circuit(model, up, traced[place], begun[place], vectors=vectors)
+                circuit = _circuit(model, up, traced[place], begun[place], rules, vectors=vectors)
                 circuit = verified(up, circuit) if verify else circuit
                 circuits[i] = replace(circuit, prompt=texts[i], mode=mode)
     seconds = (time.perf_counter() - started) / n
@@ -314,7 +308,9 @@ def _start(
     )
 
 
-def _circuit(model: Model, up: PromptWrites, traced: Traced, start: _Start, *, vectors: bool) -> Circuit:
+def _circuit(
+    model: Model, up: PromptWrites, traced: Traced, start: _Start, rules: Rules, *, vectors: bool
+) -> Circuit:
     nodes: dict[str, Node] = {}
     edges: list[Edge] = []
     last = up.tokens - 1
@@ -351,6 +347,12 @@ def _circuit(model: Model, up: PromptWrites, traced: Traced, start: _Start, *, v
         notes = (
             *notes,
             f"{unresolved} sides of firings have no cause of allowed size and were left without signals",
+        )
+    if traced.passed_over:
+        notes = (
+            *notes,
+            f"through {counted(traced.passed_over, 'head')} less than {rules.influence:.0%} of the answer passes: "
+            "what made them attend was not asked",
         )
     token_ids = up.stream.token_ids[up.prompt]
     return Circuit(

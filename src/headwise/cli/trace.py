@@ -39,6 +39,13 @@ def trace(
     vectors: Annotated[
         bool, typer.Option("--vectors", help="Keep every edge's signal vector in the file.")
     ] = False,
+    influence: Annotated[
+        float | None,
+        typer.Option(
+            help="Ask only about heads through which this part of the answer passes; default 0.02.",
+            metavar="P",
+        ),
+    ] = None,
     mlp_cover: Annotated[
         float,
         typer.Option(
@@ -93,6 +100,7 @@ def trace(
             verify=verify,
             vectors=vectors,
             start=start,
+            influence=influence,
             mlp_cover=mlp_cover,
             mlp_least=mlp_least,
             mlp_floor=mlp_floor,

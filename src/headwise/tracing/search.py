@@ -70,6 +70,8 @@ class Rules:
     sides: tuple[Side, ...] = ("query", "key")
     mlps: MLPRules | None = None
     """How far MLPs among the writers are followed; None: they are leaves."""
+    influence: float = 0.02
+    """A trace asks about no firing, and follows no MLP, through which less than this part of the answer passes."""
 
     @classmethod
     def published(cls, **changes: object) -> Rules:
@@ -81,6 +83,7 @@ class Rules:
                 "visible_keys": False,
                 "published_tau": True,
                 "published_seeds": True,
+                "influence": 0.0,
                 **changes,
             }
         )  # pyright: ignore[reportArgumentType]
@@ -134,20 +137,26 @@ class SideSignals:
 
     def by_writer(self) -> list[Removed]:
         """One signal per writer, in the order in which writers lost their first channel; numbers are summed."""
-        joined: dict[Component, Removed] = {}
+        of: dict[Component, list[Removed]] = {}
         for one in self.removed:
-            before = joined.get(one.signal.writer)
-            joined[one.signal.writer] = one if before is None else _joined(before, one)
-        return list(joined.values())
+            of.setdefault(one.signal.writer, []).append(one)
+        return [_joined(some) for some in of.values()]
 
     def __len__(self) -> int:
         return len(self.removed)
 
 
-def _joined(one: Removed, other: Removed) -> Removed:
-    signal = replace(one.signal, channels=one.signal.channels + other.signal.channels)
+def _joined(some: Sequence[Removed]) -> Removed:
+    """Signals of one writer as one."""
+    if len(some) == 1:
+        return some[0]
+    first = some[0].signal
+    channels = tuple(channel for one in some for channel in one.signal.channels)
     return Removed(
-        signal, one.attribution + other.attribution, one.drop + other.drop, one.strengths + other.strengths
+        Signal(first.head, first.side, first.writer, channels),
+        sum(one.attribution for one in some),
+        sum(one.drop for one in some),
+        tuple(strength for one in some for strength in one.strengths),
     )
 
 

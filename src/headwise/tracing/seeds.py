@@ -259,11 +259,9 @@ def _readout(up: PromptWrites) -> Readout:
 def _along(up: PromptWrites, direction: Tensor) -> Tensor:
     """Every component's write at the last position along a direction of the stream: [components]."""
     n, last = up.n_layers, up.tokens - 1
-    # ⟨W_O v, direction⟩ = ⟨v, W_Oᵀ direction⟩: one small vector per head instead of a write per token
-    through = torch.stack([direction @ up.stream.output_weight(layer) for layer in range(n)])
-    values = up.v.repeat_interleave(up.group, dim=1) @ through[..., None]
     weights = up.row_weights(n, torch.tensor([last], device=up.device))[0]
-    return torch.cat(((values[..., 0] * weights).flatten(), up.static[:, last] @ direction))
+    carried = up.carried(direction[None, None], n)[0, :, 0]
+    return torch.cat((carried * weights.flatten(), up.static[:, last] @ direction))
 
 
 def _write(up: PromptWrites, index: int) -> Tensor:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from headwise.model.reading import Turns, side_maps, turned, turned_product
+from headwise.tracing.writes import LONG
 from headwise.types import Side
 
 if TYPE_CHECKING:
@@ -116,8 +117,12 @@ class _SearchedSide(ABC):
 
     def _in_stream(self, of: Tensor, vectors: Tensor) -> Tensor:
         """Readings of a head's space [n, w], before its projection: [n, d_model]."""
-        matrices = self.matrices[self.place[of]]
-        return (vectors.to(matrices.dtype)[:, None] @ matrices)[:, 0]
+        vectors, place = vectors.to(self.matrices.dtype), self.place[of]
+        read = vectors.new_empty(len(of), self.matrices.shape[-1])
+        for head, matrix in enumerate(self.matrices):
+            mine = place == head
+            read[mine] = vectors[mine] @ matrix
+        return read
 
 
 class QuerySide(_SearchedSide):
@@ -224,19 +229,32 @@ class KeySide(_SearchedSide):
         self.turns = Turns(chunk.rotary, self.weight)
 
     def _turned_static(self) -> Tensor:
-        static = self.chunk.up.static[: self.n_static] @ self.matrices[:, None].mT
-        return turned(self.chunk.rotary, static)
+        u, width, d_model = self.matrices.shape
+        static = self.chunk.up.static[: self.n_static] @ self.matrices.reshape(-1, d_model).mT
+        return turned(self.chunk.rotary, static.unflatten(-1, (u, width)).permute(2, 0, 1, 3))
 
     def bounds(self, read: Tensor) -> Tensor:
-        chunk = self.chunk
-        size = self.weight.abs()  # [f, t]
+        chunk, size = self.chunk, self.weight.abs()  # [f, t]
+        if chunk.T <= LONG:
+            return chunk.up.received(chunk.layer, (size * self._reach(read)).mT) * chunk.up.lengths(
+                chunk.layer
+            )
+        # One reach per key is dear in a long prompt. Rotations keep lengths in a head's space, so writes are projected.
         if chunk.rotary is not None:
             # A model may scale its rotation (YaRN).
             scaled = (chunk.rotary.cos.square() + chunk.rotary.sin.square()).amax(-1)[0].sqrt().clamp(min=1.0)
             size = size * scaled.to(size.dtype)
-        # Rotations keep lengths in a head's space, not in the stream: here writes are projected first.
         reach = read.norm(dim=1).amax(1)[:, None].to(size.dtype)
         return chunk.up.received(chunk.layer, size.mT) * self.carried.norm(dim=-1)[self.place] * reach
+
+    def _reach(self, read: Tensor) -> Tensor:
+        """How much a write of length 1 at each key can bring to any of the products ``read`` [f, w, K]: [f, t]."""
+        square = (self.matrices @ self.matrices.mT)[self.place].to(read.dtype)
+        along = read.mT[:, :, None].expand(-1, -1, self.chunk.T, -1)  # [f, K, t, w]
+        if self.chunk.rotary is not None:
+            along = self.chunk.rotary.transposed(along)
+        longest = ((along @ square[:, None]) * along).sum(-1).amax(1)
+        return longest.clamp(min=0).sqrt().to(self.weight.dtype)
 
     def others(self) -> Tensor:
         parts = torch.empty(

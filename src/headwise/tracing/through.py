@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from headwise.arguments import count, share
 from headwise.tracing.mlps import read_mlp
 from headwise.types import Component, Side
 
@@ -38,6 +39,17 @@ class MLPRules:
     depth: int = 3
     """MLPs one behind the other."""
 
+    @classmethod
+    def checked(cls, cover: float, least: float, floor: float, depth: int) -> MLPRules | None:
+        """The rules as a user gives them; None where MLPs are leaves."""
+        rules = cls(
+            share(cover, "mlp_cover", "a share"),
+            share(least, "mlp_least", "a share"),
+            share(floor, "mlp_floor", "a weight"),
+            count(depth, "mlp_depth", "is no depth", least=0),
+        )
+        return None if rules.depth == 0 else rules
+
 
 @dataclass(frozen=True, slots=True)
 class MLPPart:
@@ -54,6 +66,8 @@ class MLPPart:
     helping: float
     """What all writers that help bring together, of which this is a part: they bring more than there is in the end,
     because others hinder."""
+    influence: float
+    """The part of the answer that passes through it."""
 
 
 class _Reader(NamedTuple):
@@ -67,6 +81,8 @@ class _Reader(NamedTuple):
 class _Reading(NamedTuple):
     vector: Tensor
     """[d_model]"""
+    influence: float
+    """The part of the answer that passes through it."""
     depth: int = 1
     """MLPs that were passed with it."""
 
@@ -74,38 +90,46 @@ class _Reading(NamedTuple):
 class Follower:
     """The MLPs of one prompt that a circuit has met, from the top down: every reader of an MLP lies above it."""
 
-    def __init__(self, up: PromptWrites, rules: MLPRules) -> None:
-        self.up, self.rules = up, rules
+    def __init__(self, up: PromptWrites, rules: MLPRules, influence: float = 0.0) -> None:
+        """``influence`` is the part of the answer that must pass through an MLP for it to be followed."""
+        self.up, self.rules, self.influence = up, rules, influence
         self._waiting: dict[int, dict[_Reader, _Reading]] = {}
 
-    def read(self, layer: int, position: int, side: Side, unit: Unit, vector: Tensor) -> None:
-        """The MLP of a layer was read along a ``vector`` [d_model] of the stream."""
-        self._meet(layer, _Reader(position, side, unit), _Reading(vector))
+    def read(
+        self, layer: int, position: int, side: Side, unit: Unit, vector: Tensor, influence: float = 1.0
+    ) -> None:
+        """The MLP of a layer was read along a ``vector`` [d_model] of the stream, and so much of the answer with it."""
+        self._meet(layer, _Reader(position, side, unit), _Reading(vector, influence))
 
     def _meet(self, layer: int, reader: _Reader, reading: _Reading) -> None:
         if reading.depth > self.rules.depth:
             return
         readers = self._waiting.setdefault(layer, {})
         if before := readers.get(reader):
-            reading = _Reading(before.vector + reading.vector, min(before.depth, reading.depth))
+            reading = _Reading(
+                before.vector + reading.vector,
+                before.influence + reading.influence,
+                min(before.depth, reading.depth),
+            )
         readers[reader] = reading
 
     def follow(self, layer: int) -> Iterator[MLPPart]:
         """What the readers of a layer's MLP owe to which writers; lower MLPs among these wait for their layer."""
-        waiting = self._waiting.pop(layer, None)
-        if not waiting:
+        waiting = self._waiting.pop(layer, {})
+        readers = sorted(reader for reader, read in waiting.items() if read.influence >= self.influence)
+        if not readers:
             return
-        readers = sorted(waiting)
         vectors = torch.stack([waiting[reader].vector for reader in readers])
         found = read_mlp(self.up, layer, [reader.position for reader in readers], vectors)
         for places, shares in found.chunks(range(len(readers))):
             helping = shares.clamp(min=0).sum(1, dtype=torch.float64).tolist()
             for place, index, weight in self._strongest(shares):
                 reader, writer = readers[places[place]], found.writer(index)
+                influence = waiting[reader].influence * weight / helping[place]
                 if writer.kind == "mlp":
                     vector = found.read.pulled[places[place]]
-                    self._meet(writer.layer, reader, _Reading(vector, waiting[reader].depth + 1))
-                yield MLPPart(Component("mlp", layer), *reader, writer, weight, helping[place])
+                    self._meet(writer.layer, reader, _Reading(vector, influence, waiting[reader].depth + 1))
+                yield MLPPart(Component("mlp", layer), *reader, writer, weight, helping[place], influence)
 
     def _strongest(self, shares: Tensor) -> list[tuple[int, int, float]]:
         """The strongest helping writers of some readings [m, writers]: reading, writer and share of each."""
