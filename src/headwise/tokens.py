@@ -96,10 +96,12 @@ def encode(
 ) -> list[list[int]]:
     """Token ids of one prompt or of several; every id is below ``vocabulary``, every prompt fits ``context``."""
     given: Any = [prompts] if is_one(prompts) else prompts
-    encoded = [
-        _encoded(tokenizer, prompt, f"prompt {number}", context, vocabulary)
-        for number, prompt in enumerate(given)
-    ]
+    encoded: list[list[int]] = []
+    for number, prompt in enumerate(given):
+        if number and prompt is given[number - 1]:  # copies of one prompt need no second look
+            encoded.append(list(encoded[-1]))
+        else:
+            encoded.append(_encoded(tokenizer, prompt, f"prompt {number}", context, vocabulary))
     if not encoded:
         raise HeadwiseError("no prompts were given")
     return encoded

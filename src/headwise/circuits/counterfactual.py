@@ -215,28 +215,7 @@ def outcomes(
 ) -> list[Outcome]:
     """The prompt once with each plan's edits, all in really edited passes; they go on from its recorded pass, where
     that is given."""
-    heads, rows = sorted({cell.head for cell in cells}), sorted({cell.query for cell in cells})
-    where = [(heads.index(cell.head), rows.index(cell.query), cell.key) for cell in cells]
-    edits = [replace(edit, prompt=copy) for copy, plan in enumerate(plans) for edit in plan]
-    made = []
-    for copies, got in model.stream_capture(
-        [list(token_ids)] * len(plans),
-        edits=edits,
-        heads=heads,
-        queries=rows,
-        want=("pattern",),
-        logits="last",
-        start=start,
-        batch_size=PACKED,
-        max_tokens=max(PACKED_TOKENS, 4 * len(token_ids)),
-        clean=clean,
-    ):
-        logits = got.logits[:, 0]
-        probability, lead = answer.likelihood(logits).tolist(), answer.difference(logits).tolist()
-        for copy in range(len(copies)):
-            seen = tuple(float(got.pattern[copy, h, r, key]) for h, r, key in where)
-            made.append(Outcome(mean(seen), probability[copy], lead[copy], seen))
-    return made
+    return outcomes_and_leads(model, token_ids, plans, (), answer, cells, start=start, clean=clean)[0]
 
 
 def leads(
@@ -245,27 +224,59 @@ def leads(
     plans: Sequence[Sequence[Edit]],
     answer: AnswerIds,
     *,
-    start: int = 0,
     clean: CleanPass | None = None,
 ) -> list[float]:
-    """The answer's lead with each plan's edits, and nothing else: of the vocabulary two tokens suffice."""
-    if answer.wrong is None:
-        return [one.lead for one in outcomes(model, token_ids, plans, answer, start=start, clean=clean)]
-    made: list[float] = []
-    for _, got in model.stream_capture(
-        [list(token_ids)] * len(plans),
-        edits=[replace(edit, prompt=copy) for copy, plan in enumerate(plans) for edit in plan],
-        heads=(),
-        want=(),
+    """The answer's lead with each plan's edits, and nothing else."""
+    return outcomes_and_leads(model, token_ids, (), plans, answer, clean=clean)[1]
+
+
+def outcomes_and_leads(
+    model: Model,
+    token_ids: Sequence[int],
+    plans: Sequence[Sequence[Edit]],
+    tried: Sequence[Sequence[Edit]],
+    answer: AnswerIds,
+    cells: Sequence[Cell] = (),
+    *,
+    start: int = 0,
+    clean: CleanPass | None = None,
+) -> tuple[list[Outcome], list[float]]:
+    """What becomes of a prompt with each plan's edits, and the answer's lead with each ``tried``: in one pass.
+
+    A probability needs the whole vocabulary, a lead two tokens: what the last layer left is kept, and unembedded after.
+    """
+    heads, rows = sorted({cell.head for cell in cells}), sorted({cell.query for cell in cells})
+    where = [(heads.index(cell.head), rows.index(cell.query), cell.key) for cell in cells]
+    every = [*plans, *tried]
+    made: list[Outcome] = []
+    reached: list[float] = []
+    for copies, got in model.stream_capture(
+        [list(token_ids)] * len(every),
+        edits=[replace(edit, prompt=copy) for copy, plan in enumerate(every) for edit in plan],
+        heads=heads,
+        queries=rows,
+        want=("pattern",),
         logits="last",
-        logit_tokens=(answer.token, answer.wrong),
+        unembed=False,
         start=start,
         batch_size=PACKED,
         max_tokens=max(PACKED_TOKENS, 4 * len(token_ids)),
         clean=clean,
     ):
-        made += AnswerIds(0, 1).difference(got.logits[:, 0]).tolist()
-    return made
+        whole = sum(copy < len(plans) for copy in copies)  # copies of one length stay in their order
+        read = got.read_out[:, 0]
+        if whole:
+            logits = model.anatomy.logits(read[:whole])
+            probability, lead = answer.likelihood(logits).tolist(), answer.difference(logits).tolist()
+            for copy in range(whole):
+                seen = tuple(float(got.pattern[copy, h, r, key]) for h, r, key in where)
+                made.append(Outcome(mean(seen), probability[copy], lead[copy], seen))
+        if answer.wrong is None:
+            reached += answer.difference(model.anatomy.logits(read[whole:])).tolist()
+        else:
+            two = model.anatomy.logits(read[whole:], (answer.token, answer.wrong))
+            reached += AnswerIds(0, 1).difference(two).tolist()
+    return made, reached
 
 
 def edited_attention(

@@ -298,12 +298,13 @@ def _run(bases: Bases, question: CausalQuestion, sets: Sequence[_Set]) -> list[n
     """One prompt, untouched and with every variant of every set removed."""
     model = bases.model
     with torch.no_grad():
-        signals = Signals(PromptWrites(split(model, list(question.token_ids)), 0, bases))
+        stream = split(model, list(question.token_ids))
+        signals = Signals(PromptWrites(stream, 0, bases))
         plans: list[dict[ReadInput, Tensor]] = [{}]
         plans += [signals.vectors(variant) for s in sets for variant in s.variants]
         edits = [removal_edits(plan) for plan in plans]
         answer = AnswerIds(question.answer_id, question.wrong_id)
-        differences = leads(model, question.token_ids, edits, answer)
+        differences = leads(model, question.token_ids, edits, answer, clean=stream.clean_pass(0))
     lengths = [float(torch.stack([_size(v) for v in p.values()]).sum().sqrt()) if p else 0.0 for p in plans]
     result, at = [], 1
     for s in sets:

@@ -113,19 +113,23 @@ class Anatomy:
     def final_norm(self) -> Norm | None:
         return self._norm(self.trunk, self.family.final_norm)
 
-    def logits(self, final: Tensor, tokens: Sequence[int] | None = None) -> Tensor:
-        """Logits [..., vocabulary] of streams [..., d_model] that the last layer left, by the model's own modules.
+    def read_out(self, final: Tensor) -> Tensor:
+        """What the unembedding reads of streams [..., d_model] that the last layer left, by the model's own norm."""
+        norm = getattr(self.trunk, self.family.final_norm)
+        return final if norm is None else norm(final)
+
+    def logits(self, read: Tensor, tokens: Sequence[int] | None = None) -> Tensor:
+        """Logits [..., vocabulary] of what the unembedding reads [..., d_model], by the model's own module.
 
         Of some ``tokens`` alone, by their rows of the unembedding: [..., tokens].
         """
-        norm = getattr(self.trunk, self.family.final_norm)
-        final = final if norm is None else norm(final)
-        if tokens is None:
-            return soft_cap(self.unembedding(final), self.final_softcap)
         module: Any = self.unembedding
+        read = read.to(module.weight.device)
+        if tokens is None:
+            return soft_cap(module(read), self.final_softcap)
         bias = getattr(module, "bias", None)
         bias = None if bias is None else bias[list(tokens)]
-        return soft_cap(nn.functional.linear(final, module.weight[list(tokens)], bias), self.final_softcap)
+        return soft_cap(nn.functional.linear(read, module.weight[list(tokens)], bias), self.final_softcap)
 
     def mlp_output(self, layer: int) -> nn.Module:
         return _follow(self.layers[layer], self.family.mlp_output)

@@ -60,8 +60,8 @@ class Request:
     max_tokens: int = MAX_TOKENS
     clean: CleanPass | None = None
     """The recorded pass of the one prompt that all are copies of: they go on from there."""
-    logit_tokens: tuple[int, ...] | None = None
-    """The tokens whose logits are kept, in this order; None is the whole vocabulary."""
+    unembed: bool = True
+    """Whether to keep logits, or only what the unembedding would read where they are asked for."""
 
 
 def run(model: Model, prompts: Prompt | Sequence[Prompt], request: Request) -> Captured:
@@ -161,7 +161,7 @@ class _Collector:
     ) -> None:
         self.model, self.batch, self.heads, self.wanted = model, batch, heads, wanted
         self.query_positions, self.key_positions, self.logits_at = query_positions, key_positions, logits_at
-        self.clean, self.logit_tokens = request.clean, request.logit_tokens
+        self.clean, self.unembed = request.clean, request.unembed
         self.editor = Editor(edits, batch) if edits else None
         self.by_layer: dict[int, list[int]] = {}
         for place, head in enumerate(heads):
@@ -189,7 +189,7 @@ class _Collector:
             for layer in self.by_layer:
                 note = partial(self._note_rotary, layer)
                 instruments.before.append((self.model.anatomy.attention[layer], note))
-        return Pass(self.batch, instruments, self.logits_at, self.logit_tokens)
+        return Pass(self.batch, instruments, self.logits_at, self.unembed)
 
     def _packing(self, editor: Editor) -> Packing:
         """Copies of one prompt share what no edit can reach."""
@@ -211,7 +211,7 @@ class _Collector:
         """What the pass left."""
         held: dict[str, Tensor] = {}
         if logits is not None and self.logits_at is not None:
-            held = {"logits": logits, "logit_positions": self.logits_at}
+            held = {"logits" if self.unembed else "read_out": logits, "logit_positions": self.logits_at}
         if self.heads:
             held |= {name: torch.stack(rows, 1) for name, rows in self.kept.items()}  # pyright: ignore[reportArgumentType]
         shape = (len(self.batch), 0, self.query_positions.shape[1], self.key_positions.shape[1])
@@ -347,6 +347,11 @@ class Captured:
     def logits(self) -> Tensor:
         """[n, l, vocabulary] at ``logit_positions``."""
         return self._get("logits")
+
+    @property
+    def read_out(self) -> Tensor:
+        """[n, l, d_model] at ``logit_positions``: what the unembedding reads, where logits were left for later."""
+        return self._get("read_out")
 
     @property
     def logit_positions(self) -> Tensor:

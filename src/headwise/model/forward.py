@@ -83,8 +83,8 @@ class Pass:
     instruments: Instruments
     logits_at: Tensor | None = None
     """Positions [prompts, n] whose logits are wanted."""
-    tokens: tuple[int, ...] | None = None
-    """The tokens whose logits are wanted there; None is the whole vocabulary."""
+    unembed: bool = True
+    """Whether these are wanted, or only what the unembedding would read there."""
 
 
 def forward(
@@ -127,8 +127,10 @@ def _run(model: Model, one: Pass, mine: threading.local, given_up: threading.Eve
                 return None
             columns = one.batch.columns_of(one.logits_at)
             kept, place = columns.unique(return_inverse=True)
-            output = model.hf(**inputs, use_cache=False, logits_to_keep=kept.to(model.device))
-            every = output.logits if one.tokens is None else output.logits[..., list(one.tokens)]
+            if one.unembed:
+                every = model.hf(**inputs, use_cache=False, logits_to_keep=kept.to(model.device)).logits
+            else:
+                every = model.anatomy.trunk(**inputs, use_cache=False).last_hidden_state[:, kept]
             index = place.to(every.device)[..., None].expand(-1, -1, every.shape[-1])
             logits = every.gather(1, index).to(model.result_device)
     except _Enough:
@@ -154,7 +156,8 @@ def _packed_logits(model: Model, one: Pass, packing: Packing, inputs: dict[str, 
         return None
     columns = packing.columns(torch.arange(packing.copies)[:, None], one.logits_at)
     kept, place = columns.unique(return_inverse=True)
-    logits = model.anatomy.logits(left[0][0, kept.to(left[0].device)], one.tokens)
+    read = model.anatomy.read_out(left[0][0, kept.to(left[0].device)])
+    logits = model.anatomy.logits(read) if one.unembed else read
     if torch.equal(place.flatten(), torch.arange(place.numel())):  # every row is in its place: none is copied
         return logits.view(*place.shape, -1).to(model.result_device)
     return logits[place.to(logits.device)].to(model.result_device)

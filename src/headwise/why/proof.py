@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.circuits.counterfactual import Outcome, Removal, leads, outcomes
+from headwise.circuits.counterfactual import Outcome, Removal, outcomes, outcomes_and_leads
 from headwise.contrast.bank import BankFeature
 from headwise.model.edits import Edit
 from headwise.tracing.search import SideSignals
@@ -244,8 +244,9 @@ def _seen(
     model, token_ids = stream.model, stream.token_ids[up.prompt]
     start, clean = stream.start, stream.clean_pass(up.prompt)
     if answer.compared:
-        seen = outcomes(model, token_ids, plans, answer, [cell], start=start, clean=clean)
-        reached = leads(model, token_ids, tried, answer, start=start, clean=clean) if tried else []
+        seen, reached = outcomes_and_leads(
+            model, token_ids, plans, tried, answer, [cell], start=start, clean=clean
+        )
     else:  # a probability needs the whole vocabulary
         every = outcomes(model, token_ids, [*plans, *tried], answer, [cell], start=start, clean=clean)
         seen = every[: len(plans)]
