@@ -20,7 +20,7 @@ ORDER: list[tuple[str, ...]] = [
     ("arguments", "head_names", "basis_names"),
     ("types", "randomness", "progress", "validation"),
     ("jsons",),
-    ("files", "intervals", "frames"),
+    ("files", "intervals", "claims", "frames"),
     ("tokens", "corpus"),
     ("model",),
     ("tasks", "corpora"),

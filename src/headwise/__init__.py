@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from headwise.survey.collect import trace_many as trace_many
     from headwise.survey.records import CircuitRun as CircuitRun
     from headwise.types import Cell as Cell
+    from headwise.types import Claim as Claim
     from headwise.types import Component as Component
     from headwise.types import Estimate as Estimate
     from headwise.types import Head as Head
@@ -87,7 +88,7 @@ _NAMES = {
     "sparsity.study": "find_sparsity",
     "survey.collect": "trace_many",
     "survey.records": "CircuitRun",
-    "types": "Cell Component Estimate Head Removed Signal Subspace",
+    "types": "Cell Claim Component Estimate Head Removed Signal Subspace",
     "why.explain": "Explanation explain",
     "why.head_effects": "intervene_heads",
     "why.vocabulary": "HeadVocabulary head_vocabulary",

@@ -2,7 +2,8 @@
 
 A *head* has *cells* (one query, one key). *Components* write into the residual stream; what one of them writes into
 some channels of one side of a head is a *signal*, and a signal that a search took away is *removed*, with what that
-did. A *subspace* is part of a head's query or key space. An *estimate* is a mean with its interval.
+did. A *subspace* is part of a head's query or key space. An *estimate* is a mean with its interval, a *claim* what a
+test says of it.
 """
 
 from __future__ import annotations
@@ -237,6 +238,8 @@ class Removed:
 class Estimate:
     """A mean with its 95 % interval. ``n`` values were averaged, of ``clusters`` units that were resampled.
 
+    One cluster has no interval: both ends are the mean, ``ci`` is None and nothing is excluded.
+
     >>> Estimate(0.5, 0.4, 0.6, n=40, clusters=10).to_json()
     {'mean': 0.5, 'ci': [0.4, 0.6], 'n': 40, 'clusters': 10}
     """
@@ -250,15 +253,50 @@ class Estimate:
     n: int
     """How many values were averaged."""
     clusters: int
-    """How many units (prompts, as a rule) were resampled for the interval."""
+    """How many units that belong together (prompts, wordings, entities, pairs) were resampled for the interval."""
 
     def excludes(self, value: float) -> bool:
-        """Whether the interval lies wholly on one side of a value."""
-        return self.low > value or self.high < value
+        """Whether the interval lies wholly on one side of a value; one cluster excludes nothing."""
+        return self.clusters > 1 and (self.low > value or self.high < value)
+
+    @property
+    def ci(self) -> list[float] | None:
+        """Both ends of the interval; None where there is none."""
+        return [self.low, self.high] if self.clusters > 1 else None
 
     def to_json(self) -> dict[str, Any]:
         """The mean, its interval as ``ci``, and what it was taken over."""
-        return {"mean": self.mean, "ci": [self.low, self.high], "n": self.n, "clusters": self.clusters}
+        return {"mean": self.mean, "ci": self.ci, "n": self.n, "clusters": self.clusters}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a test says: which null it was held against, and whether the claim is supported.
+
+    >>> Claim("labels shuffled within prompts", 999, 0.001, 0.004, "all heads of the model", True)
+    supported: p 0.001, q 0.004 against labels shuffled within prompts
+    """
+
+    null: str
+    """The null by name: what was drawn where nothing is there."""
+    draws: int
+    """How many times it was drawn; 0 for a test that needs no draws."""
+    p: float
+    """How often the null does at least as much, the observed counted among its draws."""
+    q: float
+    """The same, corrected together with the other tests of ``group`` (Benjamini–Hochberg)."""
+    group: str
+    """Which tests were corrected together."""
+    supported: bool
+    """Whether the claim holds: q ≤ 0.05, and all else that the claim asks for."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field by its name."""
+        return {name: getattr(self, name) for name in ("null", "draws", "p", "q", "group", "supported")}
+
+    def __repr__(self) -> str:
+        said = "supported" if self.supported else "not supported"
+        return f"{said}: p {self.p:.3g}, q {self.q:.3g} against {self.null}"
 
 
 @dataclass(frozen=True)

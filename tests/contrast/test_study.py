@@ -49,7 +49,8 @@ def test_a_task_of_ones_own_shows_itself(run):
 def test_document_has_exactly_the_promised_keys(run):
     document = run[0].to_json()
     assert set(document) == {"heads", "features", "warnings", "seconds", "through_model"}
-    assert set(document["heads"][0]) == {"head", "score", "ci", "q_value"}
+    claim = {"null", "draws", "p", "q", "group", "supported"}
+    assert set(document["heads"][0]) == {"head", "score", "ci", *claim}
     assert len(document["heads"]) == len(MODEL.heads)
     wanted = {"name", "head", "rank_energy", "rank_null", "saturated", "interaction_share", "swap"}
     assert set(document["features"][0]) == wanted
@@ -240,7 +241,7 @@ def test_wrong_input_leaves_nothing_behind(tmp_path):
         broken.hf.model.layers[1].self_attn.k_proj.weight[0] = float("nan")
     out = tmp_path / "run"
     with pytest.raises(HeadwiseError, match="NaN or infinite"):
-        find_features(broken, "binding", out=out, **SMALL)
+        find_features(broken, "binding", heads="L1H0", out=out, **SMALL)
     assert not out.exists()
     with pytest.raises(HeadwiseError, match="L9H9 does not exist"):
         find_features(MODEL, "binding", heads="L9H9", out=out, **SMALL)

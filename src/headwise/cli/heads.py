@@ -82,6 +82,8 @@ def heads(
 
     loaded = load(model)
     made = make_task(task, loaded.tokenizer, seed=seed, **settings)
+    if task not in LABELLED:
+        made = made.scanning_everything()
     with stage_bars() as progress:
         scores = scan_heads(loaded, made, workers=workers, seed=seed, progress=progress)
     chosen = choose_heads(scores, made.rule)
@@ -89,6 +91,7 @@ def heads(
         "task": made.name,
         "rule": made.rule,
         "prompts": len(made.scan),
+        "clusters": {"of": made.scan.clusters().name, "number": len(made.scan.clusters())},
         "heads": [s.to_json() for s in scores],
         "chosen": [str(h) for h in chosen],
     }
@@ -106,7 +109,7 @@ def heads(
     from headwise.show.contrast.terminal import heads_table
 
     rows = [HeadRow.of(s, chosen=s.head in chosen) for s in scores[:top]]
-    finish(document, lambda: heads_table(rows, made.rule), as_json=as_json)
+    finish(document, lambda: heads_table(rows, made.rule, over=made.scan), as_json=as_json)
 
 
 def _vocabulary(head: str, basis: Any, top: int, model: str | None, as_json: bool) -> None:

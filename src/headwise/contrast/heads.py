@@ -1,9 +1,9 @@
 """Which heads do the task? Every head of the model ranked in one pass over labelled prompts.
 
-Three numbers per head: the share of prompts in which a positive key gets most of the attention among the keys,
-the attention on positive over that on negative keys, and the attention on all keys. Beside the score that
-ranks are its bootstrap interval and the p-value of a permutation test (labels shuffled inside each
-prompt), corrected over all heads.
+Three numbers per head: the share of prompts in which a positive key gets most of the attention among the keys (keys
+that tie share it), the attention on positive over that on negative keys, and the attention on all keys. Beside the
+score that ranks are its interval and the p-value of a permutation test (labels shuffled inside each prompt), corrected
+over all heads. A head that hardly looks at the keys never does the task.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from headwise.claims import claims
 from headwise.contrast.collect import BATCH
 from headwise.errors import HeadwiseError
-from headwise.intervals import counted, estimated, picked
+from headwise.intervals import estimated, numbered, weights_of
 from headwise.model.threads import steady
 from headwise.progress import Tick
+from headwise.randomness import keyed
 from headwise.scale.stages import Stages, ValueJob
 from headwise.scale.work import Chunk, cut
 from headwise.tasks.labelled.types import Contrast, Example, HeadRule
-from headwise.types import Estimate, Head
+from headwise.types import Claim, Estimate, Head
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -32,13 +34,13 @@ ACCURACY = 0.3
 """A head that finds the right key in this share of prompts does the task."""
 MASS = 0.05
 """A head that gives the keys less attention than this does not take part, whatever its ratio."""
-LEVEL = 0.05
-"""The share of false heads among those chosen that is put up with (false discovery rate)."""
+NULL = "labels shuffled among the keys of each prompt"
+GROUP = "all heads of the model"
 MOST = 9
 """Heads chosen without being named, at most."""
 
 
-_PLAIN = ("p_value", "q_value", "accuracy", "ratio", "mass")
+_PLAIN = ("accuracy", "ratio", "mass")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +49,8 @@ class HeadScore:
 
     head: Head
     score: Estimate
-    p_value: float
-    q_value: float
+    claim: Claim
+    """That it does the task: beyond chance, often enough, and with attention on the keys at all."""
     accuracy: float
     ratio: float
     mass: float
@@ -56,31 +58,30 @@ class HeadScore:
     """Its place among all heads, 1 the best, equals sharing one; the interval is over prompts, as the score's."""
 
     def to_json(self) -> dict[str, Any]:
-        score = {"score": self.score.mean, "ci": [self.score.low, self.score.high]}
-        score |= {"rank": int(self.rank.mean), "rank_ci": [self.rank.low, self.rank.high]}
-        return {"head": str(self.head), **score, **{name: getattr(self, name) for name in _PLAIN}}
+        over = {"n": self.score.n, "clusters": self.score.clusters}
+        score = {"score": self.score.mean, "ci": self.score.ci, **over}
+        score |= {"rank": int(self.rank.mean), "rank_ci": self.rank.ci}
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        return {"head": str(self.head), **score, **plain, **self.claim.to_json()}
 
 
 def label_attention(model: Model, contrast: Contrast, tick: Tick | None = None) -> tuple[Tensor, Tensor]:
     """Attention [n, heads, keys] of every head from the query to each labelled key, and [n, keys] labels.
 
-    A label is 1 for a positive key, 0 for a negative one and −1 where a prompt has fewer keys.
+    Keys are in the order of their places. A label is 1 for a positive key, 0 for a negative one and −1 where a prompt
+    has fewer keys.
     """
     examples = contrast.examples
     if any(e.other is not None for e in examples):
         raise HeadwiseError(
             f"contrast {contrast.name!r} has counterfactual prompts: scan heads on plain ones"
         )
-    widest = max(len(e.keys) for e in examples)
-    attention = torch.zeros(len(examples), len(model.heads), widest)
-    labels = torch.full((len(examples), widest), -1, dtype=torch.long)
-    for i, e in enumerate(examples):
-        labels[i, : len(e.positive)] = 1
-        labels[i, len(e.positive) : len(e.keys)] = 0
+    labels, keys = key_labels(examples), [sorted(e.keys) for e in examples]
+    attention = torch.zeros(len(examples), len(model.heads), labels.shape[1])
     stream = model.stream_capture(
         [e.tokens for e in examples],
         queries=[[e.query] for e in examples],
-        keys=[list(e.keys) for e in examples],
+        keys=keys,
         want=("pattern",),
         batch_size=BATCH,
     )
@@ -93,6 +94,14 @@ def label_attention(model: Model, contrast: Contrast, tick: Tick | None = None) 
             "the model's attention is NaN or infinite: its output cannot be used, try float32"
         )
     return attention, labels
+
+
+def key_labels(examples: Sequence[Example]) -> Tensor:
+    """[n, keys]: 1 for a positive key, 0 for a negative one, −1 where a prompt has fewer; in the order of places."""
+    labels = torch.full((len(examples), max(len(e.keys) for e in examples)), -1, dtype=torch.long)
+    for row, e in zip(labels, examples, strict=True):
+        row[: len(e.keys)] = torch.tensor([int(key in e.positive) for key in sorted(e.keys)])
+    return labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,64 +150,110 @@ def rank_heads(
     generator: torch.Generator,
     permutations: int = 9999,
     bootstrap: int = 1000,
+    clusters: Tensor | None = None,
 ) -> list[HeadScore]:
     """Rank heads from their attention [n, heads, keys] and labels [n, keys], best first.
 
-    By ``ratio``, heads whose attention on the keys is below ``MASS`` come last.
+    Heads whose attention on the keys is below ``MASS`` come last, and never do the task: what they share out is
+    nothing. ``clusters`` [n] are prompts that belong together: their labels are shuffled alike, and they are resampled
+    as one.
 
     >>> attention = torch.tensor([[[0.8, 0.1], [0.1, 0.8]]]).repeat(30, 1, 1)
     >>> labels = torch.tensor([[1, 0]]).repeat(30, 1)
     >>> g = torch.Generator().manual_seed(0)
     >>> ranked = rank_heads([Head(0, 0), Head(0, 1)], attention, labels, rule="accuracy", generator=g)
-    >>> [(r.head, r.score.mean, r.q_value < 0.01) for r in ranked]
+    >>> [(r.head, r.score.mean, r.claim.supported) for r in ranked]
     [(L0H0, 1.0, True), (L0H1, 0.0, False)]
     """
-    n, _, width = attention.shape
-    positive = (labels == 1).to(attention)
-    on = torch.einsum("nhk,nk->nh", attention, positive)
-    total = torch.einsum("nhk,nk->nh", attention, (labels >= 0).to(attention))
-    # What a positive key earns: being the argmax, or its attention. Both sums are linear in the labels, so
-    # all permutations are one matrix product.
-    best = attention.masked_fill((labels < 0)[:, None], -1).argmax(-1)
-    hit = torch.nn.functional.one_hot(best, width).to(attention)
-    right = torch.einsum("nhk,nk->nh", hit, positive)
-    earned = hit if rule == "accuracy" else attention
-    statistic = (right if rule == "accuracy" else on).sum(0).double()
+    n = len(attention)
+    which, count = numbered(clusters, n)
+    found = KeyScores.of(attention, labels)
+    earned = found.hit if rule == "accuracy" else attention
+    p = _permuted(earned, labels, which, permutations, generator)
 
-    exceeded = torch.zeros(attention.shape[1])
-    flat = earned.permute(0, 2, 1).reshape(n * width, -1)
-    for start in range(0, permutations, 500):
-        count = min(500, permutations - start)
-        shuffled = _shuffled(labels, count, generator).to(flat)
-        exceeded += (shuffled.reshape(count, -1) @ flat >= statistic.float() * (1 - 1e-6)).sum(0)
-    p = ((1 + exceeded) / (1 + permutations)).double()
-    q = benjamini_hochberg(p)
-
-    weights = counted(picked(n, bootstrap, generator), attention.dtype) / n
-    means = {name: x.mean(0) for name, x in (("right", right), ("on", on), ("total", total))}
-    ratio = means["on"] / (means["total"] - means["on"]).clamp_min(1e-9)
+    weights = weights_of(which, n, bootstrap, generator).to(attention.dtype)
+    right, on, total = (x.mean(0) for x in (found.right, found.on, found.total))
+    ratio = _ratio(on, total)
     if rule == "accuracy":
-        score, drawn = means["right"], weights @ right
+        score, drawn = right, weights @ found.right
     else:
-        score, drawn = ratio, (weights @ on) / (weights @ (total - on)).clamp_min(1e-9)
-    quiet = means["total"] < MASS if rule == "ratio" else torch.zeros(len(heads), dtype=torch.bool)
+        score, drawn = ratio, _ratio(weights @ found.on, weights @ found.total)
+    quiet = total < MASS
     place = places(score.masked_fill(quiet, -1.0)[None])[0]
     drawn_places = places(drawn.masked_fill(quiet, -1.0))
-    found = [
+    does = ~quiet & ((right >= ACCURACY) if rule == "accuracy" else torch.ones_like(quiet))
+    judged = claims(p.tolist(), null=NULL, draws=permutations, group=GROUP, fit=does.tolist())
+    scores = [
         HeadScore(
             head=head,
-            score=estimated(score[i], drawn[:, i].double(), n),
-            p_value=float(p[i]),
-            q_value=float(q[i]),
-            accuracy=float(means["right"][i]),
+            score=estimated(score[i], drawn[:, i].double(), n, count),
+            claim=judged[i],
+            accuracy=float(right[i]),
             ratio=float(ratio[i]),
-            mass=float(means["total"][i]),
-            rank=estimated(place[i], drawn_places[:, i], n),
+            mass=float(total[i]),
+            rank=estimated(place[i], drawn_places[:, i], n, count),
         )
         for i, head in enumerate(heads)
     ]
     silent = dict(zip(heads, quiet.tolist(), strict=True))
-    return sorted(found, key=lambda s: (silent[s.head], -s.score.mean, s.head))
+    return sorted(scores, key=lambda s: (silent[s.head], -s.score.mean, s.head))
+
+
+@dataclass(frozen=True, eq=False)
+class KeyScores:
+    """What each head does on each prompt: right key, attention on positive and on all keys [n, heads]."""
+
+    hit: Tensor
+    """[n, heads, keys]: 1 for the key with the most attention; keys that tie share it."""
+    right: Tensor
+    on: Tensor
+    total: Tensor
+
+    @classmethod
+    def of(cls, attention: Tensor, labels: Tensor) -> KeyScores:
+        """From attention [n, heads, keys] and labels [n, keys]."""
+        shown = attention.masked_fill((labels < 0)[:, None], -1)
+        hit = (shown == shown.amax(-1, keepdim=True)).to(attention)
+        hit = hit / hit.sum(-1, keepdim=True)
+        positive, any_key = (labels == 1).to(attention), (labels >= 0).to(attention)
+        right, on = (torch.einsum("nhk,nk->nh", x, positive) for x in (hit, attention))
+        return cls(hit, right, on, torch.einsum("nhk,nk->nh", attention, any_key))
+
+
+def score_again(
+    attention: Tensor, labels: Tensor, rule: HeadRule, clusters: Tensor | None, seed: int
+) -> list[Estimate]:
+    """The score of each head on other prompts: the best of many is better by chance where it was chosen."""
+    found, n = KeyScores.of(attention, labels), len(attention)
+    which, count = numbered(clusters, n)
+    weights = weights_of(which, n, 1000, keyed(seed, "score again")).to(attention.dtype)
+    every = torch.full((1, n), 1 / n, dtype=weights.dtype)
+
+    def score(of: Tensor) -> Tensor:
+        return of @ found.right if rule == "accuracy" else _ratio(of @ found.on, of @ found.total)
+
+    mean, drawn = score(every)[0], score(weights).double()
+    return [estimated(mean[i], drawn[:, i], n, count) for i in range(attention.shape[1])]
+
+
+def _ratio(on: Tensor, total: Tensor) -> Tensor:
+    return on / (total - on).clamp_min(1e-9)
+
+
+def _permuted(
+    earned: Tensor, labels: Tensor, which: Tensor, permutations: int, generator: torch.Generator
+) -> Tensor:
+    """p per head: what positive keys earn [n, heads, keys], against labels shuffled among the keys of each prompt."""
+    n, _, width = earned.shape
+    # The sum is linear in the labels, so all permutations are one matrix product.
+    flat = earned.permute(0, 2, 1).reshape(n * width, -1)
+    statistic = (labels == 1).to(flat).reshape(1, -1) @ flat
+    exceeded = torch.zeros(earned.shape[1], dtype=torch.float64)
+    for start in range(0, permutations, 500):
+        count = min(500, permutations - start)
+        shuffled = shuffled_labels(labels, which, count, generator).to(flat)
+        exceeded += (shuffled.reshape(count, -1) @ flat >= statistic * (1 - 1e-6)).sum(0)
+    return (1 + exceeded) / (1 + permutations)
 
 
 def places(scores: Tensor) -> Tensor:
@@ -212,31 +267,18 @@ def places(scores: Tensor) -> Tensor:
     return (1 + better).double()
 
 
-def _shuffled(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Labels permuted among the keys of each prompt [count, n, keys], absent keys staying absent."""
-    draw = torch.rand(count, *labels.shape, generator=generator)
-    draw = draw.masked_fill((labels < 0)[None], 2.0)
-    # Ranks below the number of positive keys are the new positive ones.
-    return draw.argsort(-1).argsort(-1) < (labels == 1).sum(-1)[None, :, None]
+def shuffled_labels(labels: Tensor, which: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Labels permuted among the keys of each prompt [count, n, keys], alike in prompts of one cluster.
 
-
-def benjamini_hochberg(p: Tensor) -> Tensor:
-    """Adjusted p-values (false discovery rate).
-
-    >>> [round(q, 3) for q in benjamini_hochberg(torch.tensor([0.01, 0.04, 0.03, 0.8])).tolist()]
-    [0.04, 0.053, 0.053, 0.8]
+    ``labels`` [n, keys] are in the order of the keys' places; those of absent keys, the last, stay absent.
     """
-    order = p.argsort()
-    scaled = p[order] * len(p) / torch.arange(1, len(p) + 1, dtype=p.dtype)
-    adjusted = torch.cummin(scaled.flip(0), 0).values.flip(0).clamp_max(1)
-    return torch.empty_like(p).index_copy_(0, order, adjusted)
+    clusters = int(which.max()) + 1
+    draw = torch.rand(count, clusters, labels.shape[1], generator=generator)[:, which]
+    order = draw.masked_fill((labels < 0)[None], 2.0).argsort(-1)
+    return (labels == 1).expand(count, -1, -1).gather(-1, order)
 
 
 def choose_heads(scores: Sequence[HeadScore], rule: HeadRule, most: int = MOST) -> list[Head]:
-    """The heads that do the task: right in ≥ 30 % of prompts, or the best ratios, beyond chance."""
-    fit = [s for s in scores if s.q_value <= LEVEL]
-    if rule == "accuracy":
-        fit = [s for s in fit if s.score.mean >= ACCURACY]
-    else:
-        fit = [s for s in fit if s.mass >= MASS][: min(most, 3)]
-    return [s.head for s in fit[:most]]
+    """The heads that do the task: right in ≥ 30 % of prompts, or the best ratios, beyond chance and looking there."""
+    fit = [s.head for s in scores if s.claim.supported]
+    return fit[: most if rule == "accuracy" else min(most, 3)]

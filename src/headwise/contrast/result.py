@@ -93,7 +93,7 @@ class FeaturesResult:
         """One document: heads with their scores, features with their swaps, what to beware of."""
         found: dict[str, Any] = {
             "heads": [
-                {"head": h.head, "score": h.score, "ci": [h.low, h.high], "q_value": h.q_value}
+                {"head": h.head, "score": h.score, "ci": [h.low, h.high], **h.claim.to_json()}
                 for h in self.heads
             ],
             "features": [f.to_json() for f in self.features],

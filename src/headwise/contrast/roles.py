@@ -22,7 +22,7 @@ from headwise.arguments import count
 from headwise.errors import HeadwiseError
 from headwise.files import write_json
 from headwise.frames import frame
-from headwise.intervals import mean_interval
+from headwise.intervals import as_share, mean_interval
 from headwise.model.loading.store import cache_folder
 from headwise.randomness import keyed
 from headwise.tokens import NoTokenizer
@@ -260,14 +260,12 @@ def _measured(model: Model, words: list[int], sequences: int, length: int, seed:
     seen = torch.zeros(sequences, len(model.heads), len(ROLES), dtype=torch.float64)
     for indices, got in model.stream_capture(prompts, queries=rows, want=("pattern",), batch_size=4):
         seen[indices] = _places(got.pattern.double().cpu(), rows, length)
-    mean, low, high = mean_interval(seen, seed, "roles")
+    found = [x.tolist() for x in mean_interval(seen, seed, "roles")]
     heads = tuple(
         HeadRole(
             head,
             {
-                role: Estimate(
-                    float(mean[h, r]), float(low[h, r]), float(high[h, r]), n=sequences, clusters=sequences
-                )
+                role: as_share(Estimate(*(x[h][r] for x in found), n=sequences, clusters=sequences))
                 for r, role in enumerate(ROLES)
             },
         )

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from headwise.types import Side
+from headwise.types import Claim, Side
 
 if TYPE_CHECKING:
     from headwise.contrast.heads import HeadScore
+    from headwise.types import Estimate
 
 Listed = TypeVar("Listed")
 
@@ -39,33 +40,63 @@ class HeadRow:
     """The lower end of its 95 % interval over prompts."""
     high: float
     """The upper end."""
+    clusters: int
+    """How many clusters of prompts the interval is over."""
+    against: str
+    """The null that the claim was held against."""
+    against_draws: int
+    """How often that was drawn."""
     p_value: float
     """Of the permutation test, labels shuffled inside each prompt."""
     q_value: float
     """The same, corrected over all heads."""
+    group: str
+    """The tests that were corrected together."""
+    supported: bool
+    """Whether the head does the task: beyond chance, often enough, and with attention on the keys at all."""
     accuracy: float
-    """Share of prompts in which a positive key has the most attention among the labelled keys."""
+    """Share of prompts in which a positive key has the most attention among the labelled keys; ties are shared."""
     ratio: float
     """Attention on positive keys over attention on negative ones."""
     mass: float
     """Attention on all labelled keys together."""
     chosen: bool
     """Whether the head was studied."""
+    test_score: float | None = None
+    """The score on the test prompts, of heads that were studied: where heads are chosen, the best are too good."""
+    test_low: float | None = None
+    """The lower end of its 95 % interval."""
+    test_high: float | None = None
+    """The upper end."""
 
     @classmethod
-    def of(cls, score: HeadScore, *, chosen: bool) -> HeadRow:
+    def of(cls, score: HeadScore, *, chosen: bool, again: Estimate | None = None) -> HeadRow:
+        claim = score.claim
         return cls(
             head=str(score.head),
             score=score.score.mean,
             low=score.score.low,
             high=score.score.high,
-            p_value=score.p_value,
-            q_value=score.q_value,
+            clusters=score.score.clusters,
+            against=claim.null,
+            against_draws=claim.draws,
+            p_value=claim.p,
+            q_value=claim.q,
+            group=claim.group,
+            supported=claim.supported,
             accuracy=score.accuracy,
             ratio=score.ratio,
             mass=score.mass,
             chosen=chosen,
+            test_score=again and again.mean,
+            test_low=again and again.low,
+            test_high=again and again.high,
         )
+
+    @property
+    def claim(self) -> Claim:
+        """That the head does the task."""
+        return Claim(self.against, self.against_draws, self.p_value, self.q_value, self.group, self.supported)
 
 
 @dataclass(frozen=True, kw_only=True)

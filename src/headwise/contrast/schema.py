@@ -20,16 +20,19 @@ _ATTENTION = Column(pa.float64(), low=0, high=1.001)
 
 _KINDS: tuple[tuple[Column, tuple[str, ...]], ...] = (
     (Column(pa.string()), ("head", "name", "condition", "first", "second", "varies", "token", "feature")),
-    (Column(pa.bool_()), ("chosen", "union", "saturated")),
+    (Column(pa.string()), ("against", "group")),
+    (Column(pa.bool_()), ("chosen", "union", "saturated", "supported")),
     (
         Column(pa.int64(), low=0),
-        ("rank", "rank_energy", "rank_null", "draw", "index", "values", "prompts", "position"),
+        ("rank", "rank_energy", "rank_null", "draw", "index", "values", "prompts", "position", "clusters"),
     ),
     (Column(pa.int64(), low=0, null=True), ("rank_interaction", "rank_low", "rank_high", "bound")),
     (Column(pa.float64()), ("score", "low", "high", "ratio", "sigma", "null", "change", "logit", "centred")),
     (Column(pa.float64()), ("logit_difference", "edited_logit_difference", "explained")),
     (Column(pa.float64()), ("log_odds", "log_odds_low", "log_odds_high")),
+    (Column(pa.int64(), low=0), ("against_draws",)),
     (Column(pa.float64(), null=True), ("stable_rank", "superposition", "error")),
+    (Column(pa.float64(), null=True), ("test_score", "test_low", "test_high")),
     (Column(pa.float64(), low=0, high=1), ("p_value", "q_value", "accuracy", "interaction_share", "dose")),
     (Column(pa.float64(), low=0, high=1), ("prefers_original", "flips")),
     (_ATTENTION, ("mass", "random_original", "random_target")),

@@ -170,7 +170,12 @@ def _scan(model: Model, task: Task, work: Stages, seed: int) -> list[HeadScore]:
     """Attention of every head on the labelled keys of the scanning prompts, ranked."""
     found = scanned(task.scan, SHARD, work)
     return rank_heads(
-        model.heads, found.attention, found.labels, rule=task.rule, generator=keyed(seed, "scan")
+        model.heads,
+        found.attention,
+        found.labels,
+        rule=task.rule,
+        generator=keyed(seed, "scan"),
+        clusters=task.scan.clusters().which,
     )
 
 

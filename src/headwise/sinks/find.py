@@ -98,7 +98,8 @@ class Parking:
 
     def heads(self, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """Mean attention on sinks with its interval over prompts, [layers, heads] each."""
-        return mean_interval(self.attention[self.with_sinks], seed, "parking")
+        mean, low, high = mean_interval(self.attention[self.with_sinks], seed, "parking")
+        return mean, low.clamp_min(0), torch.minimum(high, mean.clamp_min(1))
 
 
 def find_parking(

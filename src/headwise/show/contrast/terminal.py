@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headwise.contrast.heads import GROUP, MASS
 from headwise.contrast.roles import LEAST, ROLES, HeadRoles
 from headwise.contrast.rows import AttributionRow, HeadRow, where
 from headwise.show.kit.terminal import quoted, table
+from headwise.strings import counted
 from headwise.why.vocabulary import HINT, HeadVocabulary, vocabulary_rows
 
 if TYPE_CHECKING:
     from headwise.contrast.heads import HeadScore
     from headwise.contrast.result import FeaturesResult
+    from headwise.tasks.labelled.types import Contrast
     from headwise.types import Estimate
 
 
-def heads_table(records: Sequence[HeadRow], rule: str) -> RenderableType:
-    """Heads ranked on a task, those that do it marked."""
+def heads_table(records: Sequence[HeadRow], rule: str, over: Contrast | None = None) -> RenderableType:
+    """Heads ranked on a task, those that do it marked; ``over`` are the prompts they were ranked on."""
     name = "right key" if rule == "accuracy" else "ratio"
     rows = [
         (
@@ -36,7 +39,16 @@ def heads_table(records: Sequence[HeadRow], rule: str) -> RenderableType:
         for r in records
     ]
     columns = ("head", "", name, "95 %", "q", "accuracy", "ratio", "attention on keys")
-    return Group(table(columns, rows), Text(), Text("* does the task by its rule, beyond chance (q ≤ 0.05)"))
+    said = f"* does the task by its rule, beyond chance (q ≤ 0.05 over {GROUP}) and with attention on the keys ≥ {MASS}"
+    if over is not None:
+        clusters = over.clusters()
+        each = (
+            ""
+            if clusters.name == "prompt"
+            else f" in {counted(len(clusters), 'cluster')} of one {clusters.name}"
+        )
+        said += f"; {counted(len(over), 'prompt')}{each}"
+    return Group(table(columns, rows), Text(), Text(said))
 
 
 def roles_table(

@@ -177,7 +177,8 @@ class _FilterDesign:
                 example, number = _example(self.tokenizer, self.form, chosen, wording, this), len(made)
                 original, target = (_key_of(example, name, picks[name]) for name in (this, that))
                 partner = number + 1 if number % 2 == 0 else number - 1
-                made.append(replace(example, swap=(original, target), partner=partner))
+                pair = (original, target)
+                made.append(replace(example, swap=pair, partner=partner, about=(this, that)))
         return tuple(made)
 
 

@@ -154,10 +154,11 @@ def _task(name: str, found: Sequence[tuple[str, Example]], seed: int, hold_out: 
     tested = set(values[: max(1, len(values) // 3)])
     fits: dict[str, list[Example]] = {}
     test: list[Example] = []
+    several = len({feature for feature, _ in found}) > 1
     for unit, (feature, example) in zip(units, found, strict=True):
         if unit in tested:
             pair = (rng.choice(example.positive), rng.choice(example.negative))
-            test.append(replace(example, swap=pair))
+            test.append(replace(example, swap=pair, about=(feature,) if several else ()))
         else:
             fits.setdefault(feature, []).append(example)
     few = [f for f, examples in fits.items() if len(examples) < 4]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any, Literal
 
 from headwise.errors import HeadwiseError
 from headwise.strings import natural
+from headwise.tasks.clusters import LEAST, NAMES, Clusters, clusters_of
 
 HeadRule = Literal["accuracy", "ratio"]
 
@@ -22,7 +23,8 @@ class Example:
     ``answers`` is the token that the model would say if it chose a key, one per key. With ``other`` the
     negative keys stand in that counterfactual prompt, and ``other_query`` is the position that reads them
     there (None: they are paired with the query of the prompt itself, a triplet). ``swap`` names an original
-    and a target key, and ``partner`` the example of the same contrast whose query asks for the target.
+    and a target key, and ``partner`` the example of the same contrast whose query asks for the target; ``about`` are
+    the features that the swap involves (none named: every feature).
 
     >>> Example((5, 6, 7), query=2, positive=(0,), negative=(1,)).keys
     (0, 1)
@@ -43,6 +45,7 @@ class Example:
     other_query: int | None = None
     swap: tuple[int, int] | None = None
     partner: int | None = None
+    about: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         read = self.tokens if self.other is None else self.other
@@ -94,6 +97,11 @@ class Contrast:
         """Number of distinct query values that the design holds, if it says so."""
         return len({e.groups[self.varies] for e in self.examples}) if self.varies else None
 
+    def clusters(self, *, names: Sequence[str] = NAMES, least: int = LEAST) -> Clusters:
+        """Which prompts belong together, and are resampled, flipped and split as one."""
+        partners = [e.partner for e in self.examples]
+        return clusters_of([e.groups for e in self.examples], partners, names=names, least=least)
+
     def values(self, group: str) -> list[str]:
         """The values of a group, sorted (numbers by size)."""
         found = {e.groups[group] for e in self.examples if group in e.groups}
@@ -127,6 +135,21 @@ class Task:
     def names(self) -> tuple[str, ...]:
         """Every feature the task has: the fitted ones, then the unions."""
         return (*(c.name for c in self.fits), *self.unions)
+
+    def involved(self, name: str) -> list[int]:
+        """The test prompts whose swap involves a feature; for a union those of all its parts.
+
+        A prompt that names no features is about each of them; where no prompt is about a feature, all are taken.
+        """
+        parts = {name, *self.unions.get(name, ())}
+        every = self.test.examples
+        return [i for i, e in enumerate(every) if not e.about or parts & set(e.about)] or list(
+            range(len(every))
+        )
+
+    def scanning_everything(self) -> Task:
+        """The same task with all of its labelled prompts to find heads on: nothing need be held out for that."""
+        return replace(self, scan=replace(self.scan, examples=(*self.scan.examples, *self.test.examples)))
 
     @property
     def digest(self) -> str:
