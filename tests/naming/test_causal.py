@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from pieces import drawn_cells, ordinary_texts, piece_tokenizer
 
-from headwise.naming.causal import FEWEST, ChangeTest, broken, causal_flags, made_true, removed
+from headwise.naming.causal import broken, compared_cells, made_true, removed
 from headwise.naming.cells import Cells
+from headwise.naming.change import FEWEST, ChangeTest, causal_evidence
 from headwise.naming.rewriting import rewritten
 from headwise.naming.rules import Rule
 from headwise.naming.search import find_rule
 from headwise.naming.statistics import judged, name_test
 from headwise.naming.texts import Texts
+from headwise.types import Side
 
 Planted = Callable[[Texts, Cells], np.ndarray]
 
@@ -83,10 +85,13 @@ def test_a_true_cause_passes_break_and_make(ids: list[list[str]]) -> None:
     texts, tokenizer, rule = ordinary_texts(), piece_tokenizer(), Rule.parse(ids)
     found = broken(rule, texts, where(rule), tokenizer, planted(rule))
     assert found.n >= FEWEST and found.p < 1e-4
-    assert found.effect > 0.8 and abs(found.sham) < 0.2
+    assert found.effect and found.sham and found.difference
+    assert found.effect.mean > 0.8 and abs(found.sham.mean) < 0.2
+    assert found.difference.low > 0.6 and found.effect.low <= found.effect.mean <= found.effect.high
     if ids == RULES[0]:
         done = made_true(rule, texts, where(rule, holds=False), tokenizer, planted(rule), 0.5)
-        assert done.n >= FEWEST and done.p < 1e-4 and done.effect == 1.0 and done.sham == 0.0
+        assert done.n >= FEWEST and done.p < 1e-4 and done.effect and done.sham
+        assert done.effect.mean == 1.0 and done.sham.mean == 0.0
 
 
 def test_a_correlate_is_named_and_fails_break() -> None:
@@ -118,7 +123,9 @@ def test_a_correlate_is_named_and_fails_break() -> None:
     passed = broken(Rule.parse([["source.after:comma"]]), texts, positives, tokenizer, cause)
     assert failed.n >= FEWEST and failed.p > 0.05
     assert passed.n >= FEWEST and passed.p < 1e-4
-    assert causal_flags([[failed], [passed]]) == [(), ("break",)]
+    wrong, right = causal_evidence([[failed], [passed]])
+    assert wrong.passed == () and not wrong.is_causal and wrong.sentence.startswith("observational: changing")
+    assert right.passed == ("break",) and right.is_causal and right.sentence.startswith("breaking the name")
 
 
 def _row(texts: Texts, text: int) -> Cells:
@@ -136,8 +143,9 @@ def test_a_sham_that_hits_the_place_of_the_cause_is_no_evidence() -> None:
     )
     cells = where(Rule.parse([["source.word=the", "source.lower-case"]]))
     found = broken(wide, texts, cells, tokenizer, cause)
+    assert found.same_place and found.effect and found.sham
     assert found.same_place > 0.5
-    assert found.sham > 0.5 * found.effect
+    assert found.sham.mean > 0.5 * found.effect.mean
 
 
 def test_too_few_texts_are_no_evidence() -> None:
@@ -145,19 +153,43 @@ def test_too_few_texts_are_no_evidence() -> None:
     found = broken(rule, ordinary_texts(), where(rule, 5), piece_tokenizer(), planted(rule))
     assert found.n == 5 and found.p == 1.0
     nothing = broken(rule, ordinary_texts(), where(rule, 5)[:0], piece_tokenizer(), planted(rule))
-    assert nothing.n == 0 and nothing.p == 1.0 and nothing.to_json()["kind"] == "break"
+    assert nothing.n == 0 and nothing.p == 1.0 and nothing.to_json()["effect"] is None
+    assert causal_evidence([[found]])[0].sentence.endswith("too few texts could be changed to tell")
 
 
 def test_attention_must_fall_where_the_name_holds() -> None:
     rng = np.random.default_rng(0)
-    holds = np.arange(60) < 30
-    fall = rng.normal(0, 0.1, 60)
-    assert removed(holds, fall + 0.5 * holds).p < 1e-6
-    assert removed(holds, fall - 0.5 * holds).p > 0.99
-    assert removed(holds[:10], fall[:10]).p == 1.0
+    fall, other = rng.normal(0, 0.1, 30), rng.normal(0, 0.1, 30)
+    assert removed(fall + 0.5, other).p < 1e-6
+    assert removed(fall - 0.5, other).p > 0.99
+    assert removed(fall[:10] + 0.5, other[:10]).p == 1.0
+
+
+@pytest.mark.parametrize("side", ["key", "query"])
+def test_cells_to_compare_are_drawn_by_the_name_alone(side: Side) -> None:
+    texts = ordinary_texts()
+    rule = Rule.parse([["source.comma", "destination.class=content-word"]])
+    holding, lacking = compared_cells(rule, texts, np.arange(len(texts)), side)
+    assert len(holding) == len(lacking) == 40
+    assert len(np.unique(holding.text)) == 40 and (holding.text == lacking.text).all()
+    assert rule.holds(texts, holding).all() and not rule.holds(texts, lacking).any()
+    assert (holding.source > 0).all() and (lacking.source > 0).all()
+    same, other = ("destination", "source") if side == "key" else ("source", "destination")
+    assert (getattr(holding, same) == getattr(lacking, same)).all()
+    assert (getattr(holding, other) != getattr(lacking, other)).all()
 
 
 def test_each_kind_is_a_family_of_its_own() -> None:
-    weak = ChangeTest("make", 30, 0.04, 1.0, 0.0)
-    assert causal_flags([[weak], [ChangeTest("break", 30, 0.9, 0.0, 0.0)]]) == [("make",), ()]
-    assert causal_flags([[weak], [ChangeTest("make", 30, 0.9, 0.0, 0.0)]]) == [(), ()]
+    weak = ChangeTest("make", 30, 0.04)
+    apart = causal_evidence([[weak], [ChangeTest("break", 30, 0.9)]])
+    assert [one.passed for one in apart] == [("make",), ()]
+    together = causal_evidence([[weak], [ChangeTest("make", 30, 0.9)]])
+    assert [one.passed for one in together] == [(), ()]
+    assert [one.q for one in together] == [(0.08,), (0.9,)]
+
+
+def test_a_signal_that_only_matters_is_not_called_causal() -> None:
+    """Removing it shows what it does, not what makes it act."""
+    (only,) = causal_evidence([[ChangeTest("break", 30, 0.9), ChangeTest("remove", 30, 1e-6)]])
+    assert only.passed == ("remove",) and not only.is_causal
+    assert only.to_json()["flag"] == "observational" and only.to_json()["make"] is None

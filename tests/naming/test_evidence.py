@@ -73,7 +73,8 @@ def test_a_model_is_asked_for_evidence() -> None:
         float(scores[holds].min()),
     )
     assert [one.kind for one in found] == ["break", "make"]
-    assert found[0].n >= 20 and found[0].p < 0.01 and found[0].effect > found[0].sham
+    assert found[0].n >= 20 and found[0].p < 0.01
+    assert found[0].difference and found[0].difference.low > 0
     part = Subject.parse("L0H0 key embedding")
     kinds = [
         one.kind

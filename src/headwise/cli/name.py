@@ -46,6 +46,13 @@ def name(
             metavar="FILE",
         ),
     ] = None,
+    causal: Annotated[
+        bool,
+        typer.Option(
+            "--causal",
+            help="Change texts so that each name becomes false or true, beside matched changes, and measure again.",
+        ),
+    ] = False,
     basis: options.Basis = "singular",
     split_seed: Annotated[
         int, typer.Option(min=0, help="Another split of the texts; labelled a second look.", metavar="N")
@@ -104,6 +111,7 @@ def name(
             top=top,
             words=words or (),
             basis=basis,
+            causal=causal,
             split_seed=split_seed,
             out=out,
             workers=workers,

@@ -4,7 +4,8 @@
   true: an exact one-sided sign test over texts.
 * **Make**: a change that makes the name true where it was false must bring the signal above its threshold more often
   than a change of the same size that does not: an exact one-sided McNemar test.
-* **Remove**: without the signal, attention must fall more where the name holds than where it does not.
+* **Remove**: without the signal, attention must fall more where the name holds than where it does not, in the same row:
+  an exact one-sided sign test over texts. Cells are drawn by the name alone, whether the signal acts there or not.
 
 Each kind is a family of its own for false discoveries. A name without any of it is *observational*.
 """
@@ -12,20 +13,22 @@ Each kind is a family of its own for false discoveries. A name without any of it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from scipy import stats
 
+from headwise.intervals import estimate
 from headwise.naming.cells import Cells
+from headwise.naming.change import FEWEST, CausalKind, ChangeTest
 from headwise.naming.rewriting import Rewritten, rewritten
 from headwise.naming.rules import Rule
-from headwise.naming.statistics import RATE, discoveries, mcnemar
+from headwise.naming.statistics import mcnemar
 from headwise.naming.texts import Texts
+from headwise.randomness import keyed
+from headwise.types import Side
 
-FEWEST = 20
-"""Texts below which nothing is said."""
 MOST = 40
 """Texts that are changed; more are not needed."""
 SHOWN = 5
@@ -33,30 +36,6 @@ SHOWN = 5
 
 Score: TypeAlias = Callable[[Texts, Cells], np.ndarray]
 """How strongly a signal acts at cells of any texts: [cells]."""
-CausalKind = Literal["break", "make", "remove"]
-
-
-@dataclass(frozen=True)
-class ChangeTest:
-    """What changing texts (or taking the signal away) did, against the sham."""
-
-    kind: CausalKind
-    n: int
-    """Texts that could be changed in both ways."""
-    p: float
-    """1 with fewer than 20 texts."""
-    effect: float
-    """Break: the mean fall of the signal. Make: the share above the threshold. Remove: the mean fall of attention."""
-    sham: float
-    """The same under the sham, or where the name does not hold."""
-    same_place: float = 1.0
-    """Share of shams that changed the same word."""
-    examples: tuple[tuple[str, str, str], ...] = ()
-    """Some words, what took their place, and what the sham put in."""
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it."""
-        return {**vars(self), "examples": [list(one) for one in self.examples]}
 
 
 def broken(
@@ -67,9 +46,7 @@ def broken(
     made = rewritten(rule, texts, positives, tokenizer, become=False, seed=seed)
     before = score(texts, positives[_cells(made)]) if made else np.zeros(0)
     after, sham = _scores(made, positives, texts, tokenizer, score)
-    more, less = int((before - after > before - sham).sum()), int((before - after < before - sham).sum())
-    p = float(stats.binom.sf(more - 1, more + less, 0.5)) if len(made) >= FEWEST and more + less else 1.0
-    return ChangeTest("break", len(made), p, _mean(before - after), _mean(before - sham), *_looked_at(made))
+    return _tested("break", before - after, before - sham, sign_test(sham - after), made)
 
 
 def made_true(
@@ -86,37 +63,68 @@ def made_true(
     negatives = negatives[~rule.holds(texts, negatives)][:MOST]
     made = rewritten(rule, texts, negatives, tokenizer, become=True, seed=seed)
     after, sham = (one >= threshold for one in _scores(made, negatives, texts, tokenizer, score))
-    p = mcnemar(after, sham) if len(made) >= FEWEST else 1.0
-    return ChangeTest("make", len(made), p, _mean(after), _mean(sham), *_looked_at(made))
+    return _tested("make", after, sham, mcnemar(after, sham), made)
 
 
-def removed(holds: np.ndarray, fall: np.ndarray) -> ChangeTest:
-    """``fall``: how much attention each cell lost without the signal; ``holds``: whether the name is true of it.
+def removed(with_name: np.ndarray, without: np.ndarray) -> ChangeTest:
+    """How much attention cells lost without the signal, text by text: where the name holds, and where it does not."""
+    return _tested("remove", with_name, without, sign_test(with_name - without))
 
-    Cells are of different texts, so the exact rank test of two samples applies.
+
+def sign_test(differences: np.ndarray) -> float:
+    """Exact one-sided test that differences are positive more often than negative.
+
+    >>> sign_test(np.array([1.0, 2.0, 0.5, 0.0, 3.0]))
+    0.0625
     """
-    with_name, without = fall[holds], fall[~holds]
-    p = 1.0
-    if min(len(with_name), len(without)) >= FEWEST // 2 and len(fall) >= FEWEST:
-        p = float(stats.mannwhitneyu(with_name, without, alternative="greater").pvalue)
-    return ChangeTest("remove", len(fall), p, _mean(with_name), _mean(without))
+    more, less = int((differences > 0).sum()), int((differences < 0).sum())
+    return float(stats.binom.sf(more - 1, more + less, 0.5)) if more + less else 1.0
 
 
-def causal_flags(tests: Sequence[Sequence[ChangeTest]]) -> list[tuple[CausalKind, ...]]:
-    """Which kinds of evidence each name has, false discoveries held down within each kind over all names.
+def compared_cells(
+    rule: Rule, texts: Texts, numbers: np.ndarray, own_slot: Side, *, seed: int = 0
+) -> tuple[Cells, Cells]:
+    """One cell of each text where the name holds, and one of the same row (of the same column, where the signal is of
+    the query's side) where it does not: drawn at random, whether the signal acts there or not."""
+    holding, lacking = [], []
+    for number in numbers.tolist():
+        if len(holding) == MOST:
+            break
+        destination, source = np.tril_indices(int(texts.lengths[number]))
+        kept = source > 0  # the first token is left out here as everywhere
+        cells = Cells(np.full(int(kept.sum()), number), destination[kept], source[kept])
+        order = torch.randperm(len(cells), generator=keyed(seed, "remove", *texts.ids_of(number))).numpy()
+        cells = cells[order]
+        holds = rule.holds(texts, cells)
+        slot = cells.source if own_slot == "query" else cells.destination
+        mixed = np.intersect1d(slot[holds], slot[~holds])
+        if len(mixed):
+            first = int(np.flatnonzero(holds & np.isin(slot, mixed))[0])
+            second = int(np.flatnonzero(~holds & (slot == slot[first]))[0])
+            holding.append(cells[first : first + 1])
+            lacking.append(cells[second : second + 1])
+    return Cells.joined(holding), Cells.joined(lacking)
 
-    >>> from headwise.naming.causal import ChangeTest
-    >>> passed, failed = ChangeTest("break", 30, 1e-6, 1.0, 0.1), ChangeTest("break", 30, 0.6, 0.1, 0.1)
-    >>> causal_flags([[passed], [failed], []])
-    [('break',), (), ()]
-    """
-    found: list[list[CausalKind]] = [[] for _ in tests]
-    for kind in ("break", "make", "remove"):
-        of_kind = [(i, test) for i, some in enumerate(tests) for test in some if test.kind == kind]
-        for (i, _), q in zip(of_kind, discoveries([test.p for _, test in of_kind]), strict=True):
-            if q <= RATE:
-                found[i].append(kind)
-    return [tuple(kinds) for kinds in found]
+
+def _tested(
+    kind: CausalKind, effect: np.ndarray, sham: np.ndarray, p: float, made: Sequence[Rewritten] = ()
+) -> ChangeTest:
+    n = len(effect)
+    if not n:
+        return ChangeTest(kind, 0, 1.0)
+    values = (torch.from_numpy(np.asarray(x, dtype=float)) for x in (effect, sham))
+    one, other = values
+    return ChangeTest(
+        kind,
+        n,
+        p if n >= FEWEST else 1.0,
+        *(
+            estimate(x, 0, kind, name)
+            for name, x in (("effect", one), ("sham", other), ("both", one - other))
+        ),
+        same_place=float(np.mean([x.place == x.sham_place for x in made])) if made else None,
+        examples=tuple(x.words for x in made[:SHOWN]),
+    )
 
 
 def _scores(
@@ -134,13 +142,3 @@ def _scores(
 
 def _cells(made: Sequence[Rewritten]) -> np.ndarray:
     return np.array([one.cell for one in made], dtype=np.int64)
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(np.mean(values)) if len(values) else float("nan")
-
-
-def _looked_at(made: Sequence[Rewritten]) -> tuple[float, tuple[tuple[str, str, str], ...]]:
-    return _mean(np.array([one.place == one.sham_place for one in made])), tuple(
-        one.words for one in made[:SHOWN]
-    )

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from headwise.bases.basis import Bases
 from headwise.naming.activation import Activations, LayerReads
-from headwise.naming.causal import ChangeTest, Score, broken, made_true, removed
+from headwise.naming.causal import Score, broken, compared_cells, made_true, removed
 from headwise.naming.cells import Cells
+from headwise.naming.change import CausalEvidence, ChangeTest, causal_evidence
+from headwise.naming.predicates.lexicon import Lexicon
 from headwise.naming.rules import Rule
 from headwise.naming.signals import Subject
 from headwise.naming.texts import Texts
+from headwise.progress import Tick
+from headwise.scale.stages import ValuesJob
+from headwise.scale.work import Chunk, cut
 
 if TYPE_CHECKING:
-    from headwise.bases.basis import Bases
+    from headwise.basis_names import BasisName
     from headwise.contrast.bank import BankFeature
     from headwise.model.model import Model
+    from headwise.naming.examine import Cases
+    from headwise.naming.sample import Levels
+    from headwise.naming.sources import Subjects
+    from headwise.scale.stages import Stages
     from headwise.types import Head
 
 BATCH = 16
@@ -40,7 +51,7 @@ def evidence(
     features: Features | None = None,
     seed: int = 0,
 ) -> tuple[ChangeTest, ...]:
-    """Break, make and, for what is only part of a head, remove: on cells of the test half, each of its own text.
+    """Break, make and, for what is only part of a head, remove: on cells of the test half, each kind one per text.
 
     ``positives`` are cells where the subject acts, ``negatives`` cells where it does not; from the score ``threshold``
     on it acts.
@@ -51,10 +62,74 @@ def evidence(
         made_true(rule, texts, negatives, model.tokenizer, score, threshold, seed=seed),
     ]
     if subject.level not in ("head", "sink"):
-        both = Cells.joined([positives, negatives])
-        fall = fall_of(model, subject, bases=bases, features=features)(texts, both)
-        found.append(removed(rule.holds(texts, both), fall))
+        pair = compared_cells(rule, texts, positives.text, subject.own_slot, seed=seed)
+        fall = fall_of(model, subject, bases=bases, features=features)(texts, Cells.joined(pair))
+        found.append(removed(fall[: len(pair[0])], fall[len(pair[0]) :]))
     return tuple(found)
+
+
+class NamedCase(NamedTuple):
+    """A name that is to be tried on changed texts, in a form that can go to another process."""
+
+    subject: Subject
+    rule: tuple[tuple[str, ...], ...]
+    """Ids of its predicates."""
+    positives: Cells
+    negatives: Cells
+    threshold: float
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceJob(ValuesJob):
+    """The evidence for one name at a time."""
+
+    texts: Texts
+    basis: BasisName
+    features: tuple[tuple[tuple[Head, str], BankFeature], ...]
+    lexicon: Lexicon
+    seed: int
+    kind = ChangeTest
+
+    def make(self, model: Model, chunk: Chunk[NamedCase], _tick: Tick) -> list[ChangeTest]:
+        (case,) = chunk.items
+        return list(
+            evidence(
+                model,
+                case.subject,
+                Rule.parse(case.rule, self.lexicon),
+                self.texts,
+                case.positives,
+                case.negatives,
+                case.threshold,
+                bases=Bases.of(model, self.basis.kind, frame=self.basis.frame),
+                features=dict(self.features),
+                seed=self.seed,
+            )
+        )
+
+
+def find_evidence(
+    run: Stages,
+    chosen: Subjects,
+    cases: Cases,
+    levels: Levels,
+    named: Mapping[int, Rule | None],
+    seed: int,
+) -> dict[int, CausalEvidence]:
+    """What changing texts shows of names, by the number of their subjects; a name that is no rule has none."""
+    rules = {number: rule for number, rule in named.items() if rule is not None}
+    asked = [
+        NamedCase(
+            chosen.subjects[number],
+            rule.ids,
+            cases.cells(cases.test, "positive", number),
+            cases.cells(cases.test, "own", number),
+            float(levels.theta[number]),
+        )
+        for number, rule in rules.items()
+    ]
+    job = EvidenceJob(cases.texts, chosen.basis, chosen.features, cases.lexicon, seed)
+    return dict(zip(rules, causal_evidence(run("changed names", job, cut(asked, 1))), strict=True))
 
 
 def score_of(

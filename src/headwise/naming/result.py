@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import HeadwiseError
+from headwise.naming.change import CausalEvidence
 from headwise.naming.signals import Level, Subject
 from headwise.naming.statistics import Judged, NamedShare, NameTest, NameVerdict
 from headwise.strings import counted, shortened
@@ -104,7 +105,8 @@ class NamedSubject:
     threshold: float
     """The score from which on a cell is positive."""
     flags: tuple[str, ...]
-    """``positional``, ``corpus-bound``; ``the channel's``: whoever else writes into the channel, it acts the same."""
+    """``positional``, ``corpus-bound``; ``the channel's``: whoever else writes into the channel, it acts the same;
+    ``causal``: it follows the name where texts are changed."""
     occurrences: int | None
     """How often it occurs in the source's circuits."""
     swapped: ControlOutcome
@@ -113,8 +115,8 @@ class NamedSubject:
     """The rotated control of this subject."""
     examples: tuple[CellExample, ...]
     """Strongest test cells, and test cells where the name fails."""
-    causal: dict[str, Any] | None = None
-    """Evidence of interventions, where it was asked for."""
+    causal: CausalEvidence | None = None
+    """What changing texts showed of the name, where that was asked for and the verdict is ``named``."""
 
     @property
     def level(self) -> Level:
@@ -154,7 +156,7 @@ class NamedSubject:
             "balanced_accuracy": _interval(self.balanced_accuracy),
             "recall_by_band": {band: one.recall if one.n else None for band, one in bands.items()},
             "by": "rules",
-            "causal": self.causal,
+            "causal": None if self.causal is None else self.causal.to_json(),
             "examples": [example.to_json() for example in self.examples],
             "p": None if test is None else {"own_slot": test.p_own_slot, "random": test.p_random},
             "q_dependent": self.judged.q_dependent,
@@ -292,6 +294,7 @@ def rows_of(signals: Sequence[NamedSubject]) -> list[dict[str, Any]]:
             "high": None if one.balanced_accuracy is None else one.balanced_accuracy.high,
             "position_matched": None if one.position_matched is None else one.position_matched.mean,
             "positives": one.positives,
+            "causal": None if one.causal is None else " ".join(one.causal.passed),
         }
         for one in signals
     ]

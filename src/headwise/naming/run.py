@@ -19,6 +19,8 @@ from headwise.basis_names import BasisKind
 from headwise.corpora.known import find_corpus
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
+from headwise.naming.change import CausalEvidence
+from headwise.naming.evidence import find_evidence
 from headwise.naming.examine import Cases, TriedName, examples_of
 from headwise.naming.halves import Half, Halves, halves_of, swapped
 from headwise.naming.predicates.lexicon import Lexicon, lexicon_of
@@ -64,6 +66,7 @@ def find_names(
     words: Sequence[str | Path] = (),
     basis: BasisKind = "singular",
     rotated: bool = True,
+    causal: bool = False,
     split_seed: int = 0,
     out: str | Path | None = None,
     workers: int = 1,
@@ -97,6 +100,9 @@ def find_names(
         Which channels the numbers of a subject mean that was written by hand; circuits say theirs.
     rotated:
         Whether every subject's rotated counterpart is named too, as a control.
+    causal:
+        Whether texts are changed for every name that passed its test: made false, made true, and the signal taken
+        away, each beside a matched change (a *sham*), to see whether the signal follows the name.
     split_seed:
         Another split of the texts. After test results were seen, names that are to be tested again need one, and are
         labelled a second look.
@@ -144,6 +150,7 @@ def find_names(
         "predicates": library_digest(lexicon),
         "by": by,
         "rotated": rotated,
+        **({"causal": True} if causal else {}),
     }
     return run_study(
         KIND,
@@ -194,7 +201,11 @@ def _found(
             tried.append(one)
             tick(1)
         results[name] = _fared(tried)
-    return _result(model, chosen, cases, levels, alike, config, results, _texts(texts, halves))
+    shown: dict[int, CausalEvidence] = {}
+    if config.get("causal"):
+        named = {n: one.tried.rule for n, one in enumerate(results["names"]) if one.judged.verdict == "named"}
+        shown = find_evidence(run, chosen, cases, levels, named, seed)
+    return _result(model, chosen, cases, levels, alike, config, results, shown, _texts(texts, halves))
 
 
 def _alike(
@@ -221,6 +232,7 @@ def _result(
     alike: list[bool],
     config: dict[str, Any],
     results: dict[str, list[Fared]],
+    shown: dict[int, CausalEvidence],
     told: dict[str, int],
 ) -> NamesResult:
     real, false, turned = (results.get(name) for name in ("names", "swapped names", "rotated names"))
@@ -236,6 +248,7 @@ def _result(
             one,
             false[number],
             None if turned is None else turned[number],
+            shown.get(number),
         )
         for number, one in enumerate(real)
     ]
@@ -270,6 +283,7 @@ def _named(
     one: Fared,
     false: Fared,
     turned: Fared | None,
+    shown: CausalEvidence | None,
 ) -> NamedSubject:
     return NamedSubject(
         subject=chosen.subjects[number],
@@ -279,11 +293,16 @@ def _named(
         position_matched=one.tried.matched,
         near=one.tried.near,
         threshold=theta,
-        flags=(*one.judged.flags, *["the channel's"] * alike),
+        flags=(
+            *one.judged.flags,
+            *["the channel's"] * alike,
+            *["causal"] * (shown is not None and shown.is_causal),
+        ),
         occurrences=chosen.occurrences[number] if chosen.occurrences else None,
         swapped=_outcome(false),
         rotated=None if turned is None else _outcome(turned),
         examples=examples_of(cases, number, one.tried.holds),
+        causal=shown,
     )
 
 

@@ -187,6 +187,10 @@ class Texts:
     def _made(self) -> dict[Any, Any]:
         return {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # what is derived goes by functions and by addresses of this process: another one derives it anew
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
     def __repr__(self) -> str:
         return f"Texts({len(self)} texts, {self.tokens} tokens)"
 

@@ -14,6 +14,7 @@ from headwise.show.kit.escape import attribute, text
 from headwise.show.kit.page import page, script
 
 if TYPE_CHECKING:
+    from headwise.naming.change import CausalEvidence
     from headwise.naming.result import CellExample, NamedSubject, NamesResult
     from headwise.naming.statistics import NamedShare
     from headwise.types import Estimate
@@ -116,7 +117,13 @@ def _numbers(one: NamedSubject) -> str:
         said.append(f"occurs {one.occurrences} times")
     if one.causal is None and one.name is not None:
         said.append("observational")
-    return f"<p class=numbers>{text(' · '.join(said))}</p>"
+    numbers = f"<p class=numbers>{text(' · '.join(said))}</p>"
+    return numbers if one.causal is None else f"{numbers}<p class=evidence>{text(_told(one.causal))}</p>"
+
+
+def _told(evidence: CausalEvidence) -> str:
+    """One plain sentence of what changing the texts showed."""
+    return f"{evidence.sentence[0].upper()}{evidence.sentence[1:]}."
 
 
 def _details(one: NamedSubject) -> str:
@@ -125,13 +132,16 @@ def _details(one: NamedSubject) -> str:
         found = [example for example in one.examples if example.kind == kind]
         if found:
             parts.append(f"<h3>{text(title)}</h3><ul>{''.join(_example(example) for example in found)}</ul>")
+    parts.append("" if one.causal is None else _changes(one))
     parts.append(_bands(one))
     if one.name is not None and one.name.equally_good:
         others = "".join(f"<li>{text(other)}</li>" for other in one.name.equally_good)
         parts.append(f"<h3>Equally good on the explored texts</h3><ul>{others}</ul>")
     parts.append(_controls(one))
     failures = sum(example.kind != "strongest" for example in one.examples)
-    title = f"cells, {failures} where the name fails, bands and controls"
+    title = (
+        f"cells, {failures} where the name fails, {'changes, ' * (one.causal is not None)}bands and controls"
+    )
     return f"<details><summary>{text(title)}</summary>{''.join(parts)}</details>"
 
 
@@ -162,6 +172,44 @@ def _bands(one: NamedSubject) -> str:
         for label, share in rows
     )
     return _table("Does it hold only at the very top?", ("cells", "share where the name holds"), body)
+
+
+CHANGES = {
+    "break": "the name made false",
+    "make": "the name made true",
+    "remove": "the signal removed",
+}
+
+
+def _changes(one: NamedSubject) -> str:
+    """What was changed, what that did, and what the sham did."""
+    assert one.causal is not None
+    unit = "log-odds" if one.level in ("head", "sink") else "logits"
+    does = {
+        "break": f"the signal falls by ({unit})",
+        "make": "share of texts where it then acts",
+        "remove": "attention falls by",
+    }
+    rows, words = [], []
+    for test, q in zip(one.causal.tests, one.causal.q, strict=True):
+        numbers = [_span(test.effect), _span(test.sham), f"{q:.2g}", f"{test.n}"]
+        cells = "".join(f"<td class=n>{number}</td>" for number in numbers)
+        rows.append(
+            f"<tr><th scope=row>{text(CHANGES[test.kind])}</th><td>{text(does[test.kind])}</td>{cells}</tr>"
+        )
+        words += [(CHANGES[test.kind], *example) for example in test.examples]
+    columns = ("change", "what it does", "effect (95 %)", "matched change (95 %)", "q", "texts")
+    made = _table("Does it follow the name where texts are changed?", columns, "".join(rows))
+    if not words:
+        return made
+    body = "".join(
+        f"<tr>{''.join(f'<td><bdi>{text(word)}</bdi></td>' for word in row)}</tr>" for row in words
+    )
+    return made + _table("Words that were changed", ("change", "word", "became", "matched change"), body)
+
+
+def _span(value: Estimate | None) -> str:
+    return "–" if value is None else f"{value.mean:.2f} ({value.low:.2f} to {value.high:.2f})"
 
 
 def _controls(one: NamedSubject) -> str:

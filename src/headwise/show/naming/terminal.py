@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headwise.naming.change import KINDS, SAID
 from headwise.show.kit.terminal import table
 from headwise.strings import counted
 
@@ -16,15 +18,20 @@ if TYPE_CHECKING:
     from headwise.naming.statistics import NamedShare
 
 
+OBSERVATIONAL = "a name describes cells where it acts; nothing was changed to see whether they follow it"
+
+
 def names_table(result: NamesResult, top: int = 40) -> RenderableType:
     """The shares, and a row per subject."""
     shown = result.signals[:top]
+    changed = bool(result.config.get("causal"))
     rows = [
         (
             str(one.subject),
             one.verdict,
             _accuracy(one),
             "–" if one.position_matched is None else f"{one.position_matched.mean:.2f}",
+            *[_evidence(one)] * changed,
             "–" if one.name is None else one.name.text,
         )
         for one in shown
@@ -48,7 +55,7 @@ def names_table(result: NamesResult, top: int = 40) -> RenderableType:
         ),
         *(Text(line) for line in lines),
         Text(),
-        table(("signal", "verdict", "accuracy (95 %)", "matched", "name"), rows),
+        table(("signal", "verdict", "accuracy (95 %)", "matched", *["causal"] * changed, "name"), rows),
     ]
     if len(result) > len(shown):
         parts.append(Text(f"{len(result) - len(shown)} more in the JSON document and on the page"))
@@ -56,10 +63,23 @@ def names_table(result: NamesResult, top: int = 40) -> RenderableType:
         Text(),
         Text(
             "accuracy: balanced, on texts that the search did not see; matched: against cells at the same positions\n"
-            "a name describes cells where it acts; nothing was changed to see whether they follow it"
+            + (_told(shown) if changed else OBSERVATIONAL)
         ),
     ]
     return Group(*parts)
+
+
+def _evidence(one: NamedSubject) -> str:
+    if one.causal is None:
+        return "–"
+    return ", ".join(one.causal.passed) or ("too few" if one.causal.is_untried else "no")
+
+
+def _told(shown: Sequence[NamedSubject]) -> str:
+    """What the kinds of evidence mean that occur in the table, and what has none."""
+    passed = [kind for kind in KINDS if any(one.causal and kind in one.causal.passed for one in shown)]
+    said = [f"{kind}: {SAID[kind]}" for kind in passed]
+    return "\n".join([*said, "no: changing the texts did not show that the signal follows the name"])
 
 
 def _accuracy(one: NamedSubject) -> str:
