@@ -2,14 +2,15 @@
 
 A change is minimal: one word for another that the tokenizer cuts into as many tokens, every other token as it was, so
 both positions of the cell still hold. Words come from the texts themselves and from a short list that has a member of
-most classes. What is tried first is the word at the source, then its neighbours and the destination; the first place
-where some word does what is wanted is taken. A *sham* is a change of the same size that does not do it: at the same
+most classes; to make a rule true, also from around the cell itself, since rules speak of copies. What is tried first is
+the word at the source, then its neighbours and the destination; the first place where some word does what is wanted is
+taken. A *sham* is a change of the same size that does not do it: at the same
 place if the rule allows that, else as near to it as can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,6 +35,8 @@ DRAWN = 12
 """Words of the texts that are tried beside them."""
 PLACES = 7
 """Places of a cell that are tried."""
+AT_ONCE = 12
+"""Words that are tried at a place before it is asked whether more are needed."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +72,37 @@ def rewritten(
 
     Cells where the rule is so already are left out.
     """
-    before = rule.holds(texts, cells)
-    open_cells = [int(i) for i in np.flatnonzero(before != become)]
+    if rule.is_of_places:
+        return []
+    open_cells = [int(i) for i in np.flatnonzero(rule.holds(texts, cells) != become)]
     places = {cell: _places(texts, cells, cell) for cell in open_cells}
     pool = texts.derived(partial(_pool, seed=seed)) if open_cells else {}
     found: dict[int, tuple[int, str, str]] = {}
     shams: dict[int, list[tuple[int, str, str]]] = {cell: [] for cell in open_cells}
     for round_ in range(PLACES):
         # A sham may be looked for at one more place than the change itself needed.
-        asked = [c for c in open_cells if round_ < len(places[c]) and not (c in found and shams[c])]
-        if not asked:
-            break
-        tried = _try(rule, texts, cells, [(c, places[c][round_]) for c in asked], tokenizer, pool, seed)
-        for cell, place, word, raw, holds in zip(
-            tried.cell, tried.place, tried.word, tried.raw, tried.holds.tolist(), strict=True
-        ):
-            if holds == become:
-                found.setdefault(cell, (place, word, raw))
-            else:
-                shams[cell].append((place, word, raw))
+        at = {
+            c: places[c][round_]
+            for c in open_cells
+            if round_ < len(places[c]) and not (c in found and shams[c])
+        }
+        words = {c: _words(texts, cells, c, place, pool, seed, become=become) for c, place in at.items()}
+        for start in range(0, max(map(len, words.values()), default=0), AT_ONCE):
+            asked = [
+                (c, at[c], word)
+                for c, some in words.items()
+                # more words at this place only while it lacks the change, or a sham beside it
+                if not (c in found and any(place == at[c] for place, *_ in shams[c]))
+                for word in some[start : start + AT_ONCE]
+            ]
+            tried = _try(rule, texts, cells, asked, tokenizer)
+            for cell, place, word, raw, holds in zip(
+                tried.cell, tried.place, tried.word, tried.raw, tried.holds.tolist(), strict=True
+            ):
+                if holds == become:
+                    found.setdefault(cell, (place, word, raw))
+                else:
+                    shams[cell].append((place, word, raw))
     made = []
     for cell in open_cells:
         if cell not in found or not shams[cell]:
@@ -139,27 +154,15 @@ def _pool(texts: Texts, seed: int) -> dict[int, list[str]]:
 
 
 def _try(
-    rule: Rule,
-    texts: Texts,
-    cells: Cells,
-    asked: Sequence[tuple[int, int]],
-    tokenizer: Any,
-    pool: dict[int, list[str]],
-    seed: int,
+    rule: Rule, texts: Texts, cells: Cells, asked: Sequence[tuple[int, int, str]], tokenizer: Any
 ) -> _Attempts:
-    """Every word put in at every asked place; kept where all other tokens are as they were."""
-    cell_of, place_of, words, raws = [], [], [], []
-    for cell, place in asked:
+    """Words put in at places of cells; kept where all other tokens are as they were."""
+    cell_of, place_of, words = ([one[i] for one in asked] for i in range(3))
+    raws = []
+    for cell, place, word in asked:
         text = int(cells.text[cell])
-        at = texts.place[texts.starts[text] + place]
-        first, end = (int(x) for x in texts.word_spans[at])
-        raw, old = texts.raw[text], texts.words[texts.word_kinds[at]]
-        size = int((texts.place == at).sum())
-        for word in _words(old, size, pool, seed, cell):
-            cell_of.append(cell)
-            place_of.append(place)
-            words.append(word)
-            raws.append(_put(raw, first, end, word))
+        first, end = (int(x) for x in texts.word_spans[texts.place[texts.starts[text] + place]])
+        raws.append(_put(texts.raw[text], first, end, word))
     changed = Texts.read(tokenizer, raws, tokens=int(texts.lengths.max(initial=1)))
     kept = [
         i
@@ -190,14 +193,32 @@ def _put(raw: str, first: int, end: int, word: str) -> str:
     return raw[:first] + word + raw[end:]
 
 
-def _words(old: str, size: int, pool: dict[int, list[str]], seed: int, cell: int) -> Iterable[str]:
-    """Words to put in for another: its other case, words of many classes, and words of the texts of its size."""
+def _words(
+    texts: Texts,
+    cells: Cells,
+    cell: int,
+    place: int,
+    pool: dict[int, list[str]],
+    seed: int,
+    *,
+    become: bool,
+) -> list[str]:
+    """Words to put in for the one at a place of a cell: of its size from the texts, of many classes, from around the
+    cell, and the same word in another case."""
+    start = int(texts.starts[cells.text[cell]])
+    inside = texts.place[start : start + int(texts.lengths[cells.text[cell]])]
+    size = int((inside == inside[place]).sum())
+    old = texts.words[texts.word_kinds[inside[place]]]
     drawn = pool.get(size, [])
     if drawn:
-        start = int(torch.randint(len(drawn), (1,), generator=keyed(seed, "words", cell)))
-        drawn = [drawn[(start + i) % len(drawn)] for i in range(min(DRAWN, len(drawn)))]
+        first = int(torch.randint(len(drawn), (1,), generator=keyed(seed, "words", cell)))
+        drawn = [drawn[(first + i) % len(drawn)] for i in range(min(DRAWN, len(drawn)))]
+    d, s = int(cells.destination[cell]), int(cells.source[cell])
+    near = [at for at in (d, s, d - 1, s - 1, s + 1) if 0 <= at < len(inside) and inside[at] >= 0]
+    around = [texts.words[texts.word_kinds[inside[at]]] for at in near] if become else []
     cased = [old.capitalize(), old.lower(), old.upper()]
-    order = [*drawn[: DRAWN // 2], *(DIVERSE if size == 1 else ()), *drawn[DRAWN // 2 :], *cased]
+    many = DIVERSE if size == 1 else ()
+    order = [*drawn[: DRAWN // 2], *around, *many, *drawn[DRAWN // 2 :], *cased]
     return [word for word in dict.fromkeys(order) if word != old]
 
 

@@ -110,6 +110,11 @@ class Rule:
         return any(one.predicate.kind in POSITIONAL for one in self.literals)
 
     @property
+    def is_of_places(self) -> bool:
+        """Whether it speaks of positions and distances alone, so that no other word can make it true or false."""
+        return all(one.predicate.kind in POSITIONAL for one in self.literals)
+
+    @property
     def is_identity(self) -> bool:
         """Whether every conjunction rests on one token or word by itself."""
         return all(
