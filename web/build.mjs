@@ -52,19 +52,54 @@ const common = {
   write: false,
   logLevel: 'warning',
 };
-// The bundle can ask nobody; the app's own script, which only the app's page has, asks the app.
+
+// The app is a script of its own, so that no saved page carries it. What it uses of the bundle it takes from the bundle:
+// headwise.inside has the modules by their names, as few as the app's sources import.
+const isApps = (name) => name.startsWith('app/') || name === 'server';
+const named = (source, from) => (source.startsWith('.') ? path.relative(path.join(here, 'src'), path.resolve(from, source)).replaceAll(path.sep, '/') : source);
+const shared = () => {
+  const files = sources().filter((name) => /^src\/(app\/.*|server)\.tsx?$/.test(name));
+  const found = files.flatMap((name) =>
+    [...readFileSync(path.join(here, name), 'utf8').matchAll(/^import (?!type).* from '([^']+)';$/gm)].map(([, source]) => named(source, path.dirname(path.join(here, name)))),
+  );
+  return [...new Set([...found, 'preact/jsx-runtime'])].filter((name) => !isApps(name)).sort();
+};
+const inside = {
+  name: 'inside',
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^headwise:inside$/ }, () => ({ path: 'inside', namespace: 'inside' }));
+    onLoad({ filter: /.*/, namespace: 'inside' }, () => {
+      const names = shared();
+      const places = names.map((name) => (name.startsWith('preact') ? name : `./${name}`));
+      const lines = places.map((place, i) => `import * as m${i} from ${JSON.stringify(place)};`);
+      return { contents: `${lines.join('\n')}\nexport const inside = { ${names.map((name, i) => `${JSON.stringify(name)}: m${i}`).join(', ')} };`, resolveDir: path.join(here, 'src') };
+    });
+  },
+};
+const outside = {
+  name: 'outside',
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /.*/ }, ({ path: source, resolveDir, kind }) => {
+      const name = named(source, resolveDir);
+      return kind === 'entry-point' || isApps(name) ? null : { path: name, namespace: 'outside' };
+    });
+    onLoad({ filter: /.*/, namespace: 'outside' }, ({ path: name }) => ({ contents: `module.exports = headwise.inside[${JSON.stringify(name)}];` }));
+  },
+};
+
+// The bundle can ask nobody; the app's own script asks the app.
 const made = [
-  await build({ ...common, entryPoints: { headwise: 'src/index.tsx' }, globalName: 'headwise' }),
-  await build({ ...common, entryPoints: { app: 'src/server.ts' } }),
+  await build({ ...common, entryPoints: { headwise: 'src/index.tsx' }, globalName: 'headwise', plugins: [inside] }),
+  await build({ ...common, entryPoints: { app: 'src/server.ts' }, plugins: [outside] }),
 ];
 
 const header = `headwise, from sources ${digest()}`;
-const inputs = Object.assign({}, ...made.flatMap((one) => Object.values(one.metafile.outputs)).map((one) => one.inputs));
-const banner = { '.js': `/*! ${[header, ...licences(inputs)].join('\n\n')}\n*/\n`, '.css': `/*! ${header} */\n` };
+const inputs = new Map(made.flatMap((one) => Object.entries(one.metafile.outputs)).map(([name, one]) => [path.basename(name), one.inputs]));
+const banner = (name) => `/*! ${[header, ...(name.endsWith('.js') ? licences(inputs.get(name)) : [])].join('\n\n')} */\n`;
 mkdirSync(target, { recursive: true });
 for (const file of made.flatMap((one) => one.outputFiles)) {
   // A page holds the script and the style between tags: nothing in them may look like their end.
-  const text = (banner[path.extname(file.path)] + file.text).replaceAll('</script', '<\\/script').replaceAll('</style', '<\\/style');
+  const text = (banner(path.basename(file.path)) + file.text).replaceAll('</script', '<\\/script').replaceAll('</style', '<\\/style');
   writeFileSync(file.path, text);
   console.log(`${path.basename(file.path)}: ${Buffer.byteLength(text)} bytes`);
 }

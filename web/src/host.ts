@@ -21,8 +21,6 @@ export interface Host {
     ticked(one: Tickable): boolean;
     toggle(one: Tickable): void;
   };
-  /** What the app asks. */
-  server?: Server;
 }
 
 export interface Told {

@@ -1,6 +1,5 @@
 // The one way in: a document is drawn into an element. A saved page, an app and a notebook call the same function.
 import { render } from 'preact';
-import { AppPage } from './app/app';
 import type { CircuitDocument } from './circuit/document';
 import { CircuitPage } from './circuit/page';
 import type { ExplanationDocument } from './explanation/document';
@@ -8,13 +7,10 @@ import { ExplanationPage } from './explanation/page';
 import type { Host } from './host';
 import './style/index.css';
 
-export { Refused } from './host';
+/** What the app's own script, which is in no saved page, takes from here. */
+export { inside } from 'headwise:inside';
 
-/** The app has no document: it asks its host. */
-export interface AppDocument {
-  kind: 'headwise-app';
-}
-export type Document = AppDocument | CircuitDocument | ExplanationDocument;
+export type Document = CircuitDocument | ExplanationDocument;
 
 export interface Mounted {
   /** Draw another document in the same place. */
@@ -22,15 +18,11 @@ export interface Mounted {
   unmount(): void;
 }
 
-const isApp = (data: Document): data is AppDocument => 'kind' in data && data.kind === 'headwise-app';
 const isCircuit = (data: Document): data is CircuitDocument => 'kind' in data && data.kind === 'headwise-circuit';
 
 let turn = 0;
 
-const Drawn = ({ data, host }: { data: Document; host: Host }) => {
-  if (isApp(data)) return host.server ? <AppPage server={host.server} /> : null;
-  return isCircuit(data) ? <CircuitPage data={data} host={host} /> : <ExplanationPage data={data} host={host} />;
-};
+const Drawn = ({ data, host }: { data: Document; host: Host }) => (isCircuit(data) ? <CircuitPage data={data} host={host} /> : <ExplanationPage data={data} host={host} />);
 
 export const mount = (element: Element, data: Document, host: Host = {}): Mounted => {
   const draw = (next: Document) => {

@@ -1,10 +1,8 @@
-// The host of the app: the only file that asks a network, and it asks its own origin alone.
-import type { Refused as RefusedError, Server, Told } from './host';
-
-declare const headwise: {
-  mount(element: Element, data: unknown, host: unknown): unknown;
-  Refused: typeof RefusedError;
-};
+// The app, and its host: the only file that asks a network, and it asks its own origin alone.
+import { h, render } from 'preact';
+import { AppPage } from './app/app';
+import type { Server, Told } from './host';
+import { Refused } from './host';
 
 const KINDS = ['part', 'done', 'failed', 'cancelled'] as const;
 
@@ -19,11 +17,11 @@ const asked = async (method: string, path: string, body?: unknown): Promise<Resp
       ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
     });
   } catch {
-    throw new headwise.Refused('The app does not answer: it was stopped, or is being started.', null, null, 0);
+    throw new Refused('The app does not answer: it was stopped, or is being started.', null, null, 0);
   }
   if (got.ok) return got;
   const said = (await got.json().catch(() => ({}))) as { error?: string; hint?: string | null; where?: string | null };
-  throw new headwise.Refused(said.error ?? `the app answered ${got.status}`, said.hint ?? null, said.where ?? null, got.status);
+  throw new Refused(said.error ?? `the app answered ${got.status}`, said.hint ?? null, said.where ?? null, got.status);
 };
 
 // One stream for the tab: a browser opens no more than six connections to a host.
@@ -83,4 +81,4 @@ const server: Server = {
 };
 
 const place = document.getElementById('headwise');
-if (place) headwise.mount(place, { kind: 'headwise-app' }, { server });
+if (place) render(h(AppPage, { server }), place);

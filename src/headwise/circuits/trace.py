@@ -211,12 +211,12 @@ def trace(
             stream = split(model, [token_ids[i] for i in indices], start=start)
             ups = [PromptWrites(stream, place, bases) for place in range(len(indices))]
             begun = [
-                _start(model, up, logits, answers[i], wrongs[i], top_k, top_p, rules)
-                for up, logits, i in zip(ups, _last_logits(model, ups), indices, strict=True)
+                start_at(model, up, logits, answers[i], wrongs[i], top_k, top_p, rules)
+                for up, logits, i in zip(ups, last_logits(model, ups), indices, strict=True)
             ]
             traced = trace_down(model, ups, [one.seeds if one.has_head else [] for one in begun], rules)
             for place, (i, up) in enumerate(zip(indices, ups, strict=True)):
-                circuit = _circuit(model, up, traced[place], begun[place], rules, vectors=vectors)
+                circuit = circuit_of(model, up, traced[place], begun[place], rules, vectors=vectors)
                 circuit = verified(up, circuit) if verify else circuit
                 circuits[i] = replace(circuit, prompt=texts[i], mode=mode)
     seconds = (time.perf_counter() - started) / n
@@ -237,7 +237,9 @@ def _per_prompt(
 
 
 @dataclass(frozen=True)
-class _Start:
+class Start:
+    """Where a circuit begins, and what is said of its answer."""
+
     seeds: list[Seed]
     answer_id: int
     wrong_id: int | None
@@ -253,13 +255,13 @@ class _Start:
         return any(seed.component.kind == "head" for seed in self.seeds)
 
 
-def _last_logits(model: Model, ups: Sequence[PromptWrites]) -> Tensor:
+def last_logits(model: Model, ups: Sequence[PromptWrites]) -> Tensor:
     """[prompts, vocabulary] at each prompt's last position, in one reading of the unembedding."""
     last = torch.stack([last_of(up) for up in ups])
     return Readout.of(model, last).logits(last)
 
 
-def _start(
+def start_at(
     model: Model,
     up: PromptWrites,
     logits: Tensor,
@@ -268,7 +270,7 @@ def _start(
     top_k: int | None,
     top_p: float | None,
     rules: Rules,
-) -> _Start:
+) -> Start:
     token_ids = up.stream.token_ids[up.prompt]
 
     def text(token: int) -> str:
@@ -279,7 +281,7 @@ def _start(
         chosen = answer_set(logits, top_k, top_p)
         seeds, _ = probability_seeds(up, chosen)
         texts = " / ".join(text(token) for token in chosen)
-        return _Start(seeds, chosen[0], None, texts, None, (), None, text(top))
+        return Start(seeds, chosen[0], None, texts, None, (), None, text(top))
     target = top if answer is None else answer
     notes = []
     if top != target:
@@ -296,21 +298,14 @@ def _start(
         notes.append(f"the model does not prefer {text(target)!r} to {against}: there is nothing to trace")
     elif not any(seed.component.kind == "head" for seed in seeds):
         notes.append("no head carries the answer to the last position: the circuit is empty")
-    return _Start(
-        seeds,
-        target,
-        wrong,
-        text(target),
-        None if wrong is None else text(wrong),
-        tuple(notes),
-        difference,
-        text(top),
-    )
+    against = None if wrong is None else text(wrong)
+    return Start(seeds, target, wrong, text(target), against, tuple(notes), difference, text(top))
 
 
-def _circuit(
-    model: Model, up: PromptWrites, traced: Traced, start: _Start, rules: Rules, *, vectors: bool
+def circuit_of(
+    model: Model, up: PromptWrites, traced: Traced, start: Start, rules: Rules, *, vectors: bool = False
 ) -> Circuit:
+    """The graph of what was traced."""
     nodes: dict[str, Node] = {}
     edges: list[Edge] = []
     last = up.tokens - 1

@@ -7,7 +7,7 @@ What comes out is an account, not a cause: nothing was taken away to find it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -113,10 +113,14 @@ class Follower:
             )
         readers[reader] = reading
 
-    def follow(self, layer: int) -> Iterator[MLPPart]:
-        """What the readers of a layer's MLP owe to which writers; lower MLPs among these wait for their layer."""
+    def follow(self, layer: int, positions: Collection[int] | None = None) -> Iterator[MLPPart]:
+        """What the readers of a layer's MLP owe to which writers; lower MLPs among these wait for their layer.
+
+        With ``positions``, only what was read at these.
+        """
         waiting = self._waiting.pop(layer, {})
-        readers = sorted(reader for reader, read in waiting.items() if read.influence >= self.influence)
+        strong = (reader for reader, read in waiting.items() if read.influence >= self.influence)
+        readers = sorted(one for one in strong if positions is None or one.position in positions)
         if not readers:
             return
         vectors = torch.stack([waiting[reader].vector for reader in readers])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -33,15 +33,34 @@ class Traced:
     """What MLPs that were met owe to what they read: an account, which no removal has tested."""
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What a walk has asked for: nothing else is gone into, and these however little they attend."""
+
+    cells: frozenset[Cell] = frozenset()
+    mlps: frozenset[tuple[int, int]] = frozenset()
+    """MLPs by layer and position."""
+
+    def positions(self, layer: int) -> set[int]:
+        """Where the MLP of a layer was opened."""
+        return {position for above, position in self.mlps if above == layer}
+
+
 def cell_of(component: Component, position: int) -> Cell | None:
     """The cell of a head component that was read at a position; None for other components."""
     return None if component.kind != "head" else Cell(component.head, position, component.source)
 
 
 def trace_down(
-    model: Model, ups: Sequence[PromptWrites], seeds: Sequence[list[Seed]], rules: Rules
+    model: Model,
+    ups: Sequence[PromptWrites],
+    seeds: Sequence[list[Seed]],
+    rules: Rules,
+    *,
+    opened: Opened | None = None,
+    roots: Iterable[Cell] = (),
 ) -> list[Traced]:
-    """Trace several prompts of one batch from their seeds, layer by layer downwards.
+    """Trace several prompts of one batch from their seeds and ``roots``, layer by layer downwards.
 
     Everything that reads a layer's MLP lies above it, and the MLP reads the heads of its own layer: so a layer's MLP is
     followed before its heads are searched. For the same reason all that passes through a firing is known when its turn
@@ -65,9 +84,13 @@ def trace_down(
             elif through and seed.reading is not None:
                 layer, vector = seed.component.layer, seed.reading
                 through[prompt].read(layer, up.tokens - 1, "query", "answer", vector, seed.weight / whole)
+    for root in roots:
+        for prompt in range(len(ups)):
+            meet(prompt, root, 1.0)
     for layer in range(model.n_layers - 1, -1, -1):
+        where = None if opened is None else opened.positions(layer)
         for prompt, follower in enumerate(through):
-            for part in follower.follow(layer):
+            for part in follower.follow(layer, where):
                 traced[prompt].parts.append(part)
                 above = cell_of(part.writer, part.position)
                 if above is not None:
@@ -76,7 +99,7 @@ def trace_down(
         for prompt, met in sorted(waiting.pop(layer, {}).items()):
             up, firings, one = ups[prompt], sorted(met), traced[prompt]
             one.attention.update(zip(firings, up.attention_at(firings), strict=True))
-            expanded = [firing for firing in firings if _expands(up, firing, one.attention[firing], rules)]
+            expanded = [f for f in firings if _expands(up, f, one.attention[f], rules, opened)]
             strong = [firing for firing in expanded if one.influence[firing] >= rules.influence]
             one.passed_over += len(expanded) - len(strong)
             if strong:
@@ -108,10 +131,12 @@ def _passed_on(signals: SideSignals, influence: float) -> dict[Component, float]
     return {writer: influence * max(drop, 0.0) / signals.attention for writer, drop in taken.items()}
 
 
-def _expands(up: PromptWrites, firing: Cell, attention: float, rules: Rules) -> bool:
-    """Not at layer 0 (nothing lies below), nor at the first token, nor below the threshold."""
+def _expands(up: PromptWrites, firing: Cell, attention: float, rules: Rules, opened: Opened | None) -> bool:
+    """Not at layer 0 (nothing lies below), nor at the first token, nor below the threshold or unopened."""
     if firing.head.layer == 0 or firing.query == 0 or firing.key > firing.query:
         return False
+    if opened is not None:
+        return firing in opened.cells
     keys = firing.query + 1
     if rules.visible_keys:
         keys = int(up.visible(firing.head.layer)[firing.query].sum())

@@ -1,1 +1,4 @@
 declare module '*.css';
+declare module 'headwise:inside' {
+  export const inside: Record<string, unknown>;
+}
