@@ -54,38 +54,31 @@ const common = {
 };
 
 // The app is a script of its own, so that no saved page carries it. What it uses of the bundle it takes from the bundle:
-// headwise.inside has the modules by their names, as few as the app's sources import.
+// headwise.inside has exactly what the app's sources import, by name.
+const src = path.join(here, 'src');
 const isApps = (name) => name.startsWith('app/') || name === 'server';
-const named = (source, from) => (source.startsWith('.') ? path.relative(path.join(here, 'src'), path.resolve(from, source)).replaceAll(path.sep, '/') : source);
-const shared = () => {
-  const files = sources().filter((name) => /^src\/(app\/.*|server)\.tsx?$/.test(name));
-  const found = files.flatMap((name) =>
-    [...readFileSync(path.join(here, name), 'utf8').matchAll(/^import (?!type).* from '([^']+)';$/gm)].map(([, source]) => named(source, path.dirname(path.join(here, name)))),
-  );
-  return [...new Set([...found, 'preact/jsx-runtime'])].filter((name) => !isApps(name)).sort();
-};
-const inside = {
-  name: 'inside',
+const named = (source, from) => (source.startsWith('.') ? path.relative(src, path.resolve(from, source)).replaceAll(path.sep, '/') : source);
+const shared = new Map([['preact/jsx-runtime', new Set(['Fragment', 'jsx', 'jsxs'])]]);
+for (const name of sources().filter((one) => /^src\/(app\/.*|server)\.tsx?$/.test(one))) {
+  const text = readFileSync(path.join(here, name), 'utf8');
+  for (const [, list, source] of text.matchAll(/^import \{ ([^}]+) \} from '([^']+)';$/gm)) {
+    const from = named(source, path.dirname(path.join(here, name)));
+    if (!isApps(from)) shared.set(from, new Set([...(shared.get(from) ?? []), ...list.split(', ')]));
+  }
+}
+const every = [...shared.values()].flatMap((names) => [...names]);
+if (new Set(every).size < every.length) throw new Error(`two modules that the app uses export the same name: ${every.filter((one, i) => every.indexOf(one) < i)}`);
+const virtual = (name, filter, contents, isOurs = () => true) => ({
+  name,
   setup({ onResolve, onLoad }) {
-    onResolve({ filter: /^headwise:inside$/ }, () => ({ path: 'inside', namespace: 'inside' }));
-    onLoad({ filter: /.*/, namespace: 'inside' }, () => {
-      const names = shared();
-      const places = names.map((name) => (name.startsWith('preact') ? name : `./${name}`));
-      const lines = places.map((place, i) => `import * as m${i} from ${JSON.stringify(place)};`);
-      return { contents: `${lines.join('\n')}\nexport const inside = { ${names.map((name, i) => `${JSON.stringify(name)}: m${i}`).join(', ')} };`, resolveDir: path.join(here, 'src') };
-    });
+    onResolve({ filter }, ({ path: source, resolveDir, kind }) => (kind === 'entry-point' || !isOurs(named(source, resolveDir)) ? null : { path: named(source, resolveDir), namespace: name }));
+    onLoad({ filter: /.*/, namespace: name }, ({ path: source }) => ({ contents: contents(source), resolveDir: src }));
   },
-};
-const outside = {
-  name: 'outside',
-  setup({ onResolve, onLoad }) {
-    onResolve({ filter: /.*/ }, ({ path: source, resolveDir, kind }) => {
-      const name = named(source, resolveDir);
-      return kind === 'entry-point' || isApps(name) ? null : { path: name, namespace: 'outside' };
-    });
-    onLoad({ filter: /.*/, namespace: 'outside' }, ({ path: name }) => ({ contents: `module.exports = headwise.inside[${JSON.stringify(name)}];` }));
-  },
-};
+});
+const inside = virtual('inside', /^headwise:inside$/, () =>
+  [...[...shared].map(([from, names]) => `import { ${[...names].join(', ')} } from '${from.startsWith('preact') ? from : `./${from}`}';`), `export const inside = { ${every.join(', ')} };`].join('\n'),
+);
+const outside = virtual('outside', /.*/, (from) => [...(shared.get(from) ?? [])].map((one) => `export const ${one} = headwise.inside.${one};`).join('\n'), (name) => !isApps(name));
 
 // The bundle can ask nobody; the app's own script asks the app.
 const made = [

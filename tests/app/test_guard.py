@@ -30,6 +30,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/tokens": {"text": "a"},
     "/api/prompts": {"tab": TAB, "text": "a b"},
     "/api/explain": {"tab": TAB, "job": TAB, "prompt": ID},
+    "/api/walk": {"tab": TAB, "prompt": ID},
     "/api/edit": {
         "tab": TAB,
         "prompt": ID,
@@ -41,7 +42,16 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 CHANGES = [*(("POST", path) for path in BODIES), ("DELETE", "/api/jobs/1")]
 API = [*(("GET", path) for path in READS), *CHANGES]
-SCREENS = ["/", "/heads", "/cell", "/assets/headwise.js", "/assets/headwise.css", "/assets/app.js"]
+SCREENS = [
+    "/",
+    "/heads",
+    "/cell",
+    "/circuit",
+    "/runs",
+    "/assets/headwise.js",
+    "/assets/headwise.css",
+    "/assets/app.js",
+]
 EVERYTHING = [*(("GET", path) for path in SCREENS), *API]
 
 FOREIGN = [

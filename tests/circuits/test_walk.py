@@ -24,7 +24,7 @@ def read() -> PromptReading:
 
 @pytest.fixture(scope="module")
 def traced() -> Circuit:
-    return trace(small_model(), PROMPT, mlp_depth=99)
+    return trace(small_model(), PROMPT, mlp_depth=99, influence=0)
 
 
 def walked(read: PromptReading, *opened: str, root: str | None = None) -> Circuit:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 from browsing import browsed, fits
+from browsing_app import Tab, place_of, tabs
 from serving import Served, served
 from toy_answers import answer_lines, small_model
 
@@ -19,8 +20,6 @@ from headwise.why.explain import explain
 
 pytestmark = [browsed, pytest.mark.slow]
 PROMPT = answer_lines(3)[0]["prompt"]
-REFUSED = "the server responded with a status of 4"
-"""What the browser itself says of a refusal, which the page shows."""
 HOSTILE = [
     "<script>alert(1)</script> <img src=x onerror=alert(2)>",
     "</script><svg onload=alert(3)> javascript:alert(4)",
@@ -36,35 +35,10 @@ def app() -> Iterator[Served]:
         yield opened
 
 
-Tab = Callable[..., Any]
-
-
 @pytest.fixture
 def tab(browser: Any, app: Served) -> Iterator[Tab]:
-    """Opens tabs of one browser that was let in; none may say anything, or ask anybody but the app."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    name, _, value = app.cookie.partition("=")
-    context.add_cookies([{"name": name, "value": value, "url": app.origin, "sameSite": "Strict"}])
-    troubles: list[str] = []
-    asked: list[str] = []
-
-    def opened(path: str = "/", **place: Any) -> Any:
-        page = context.new_page()
-        page.on("console", lambda said: None if REFUSED in said.text else troubles.append(said.text))
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("dialog", lambda dialog: (troubles.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(f"{app.origin}{path}" + (f"?{urlencode(place)}" if place else ""))
-        return page
-
-    yield opened
-    context.close()
-    assert troubles == []
-    assert [url for url in asked if not url.startswith((f"{app.origin}/", f"blob:{app.origin}/"))] == []
-
-
-def place_of(page: Any) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
+    with tabs(browser, app) as opened:
+        yield opened
 
 
 def proved(page: Any) -> None:

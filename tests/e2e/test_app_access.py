@@ -22,6 +22,11 @@ SCREENS = {
     "row": ("/heads", {"r": 4, "s": "brings"}, ".pictures canvas"),
     "cell": ("/cell", {}, ".sentence:not(.soft)"),
     "bench": ("/cell", {"h": "L1H1", "q": 5, "k": 2, "e": "si:L1H1@5;cut"}, ".effect"),
+    "circuit": (
+        "/circuit",
+        {"o": "L1H1@13<-4", "n": "L1H1@13<-4", "g": "mover=L1H1@13<-4"},
+        ".node-panel .sentence",
+    ),
     "wrong": ("/cell", {"h": "L99H9"}, "[role=alert]"),
 }
 

@@ -27,7 +27,7 @@ from headwise.validation import check
 
 MOST = 2_000_000
 """Bytes of a body."""
-SCREENS = ("/", "/heads", "/cell", "/runs")
+SCREENS = ("/", "/heads", "/cell", "/circuit", "/runs")
 ASSETS = {
     "headwise.js": (BUNDLE, "text/javascript; charset=utf-8"),
     "headwise.css": (STYLE, "text/css; charset=utf-8"),
@@ -86,6 +86,9 @@ def routes(session: Session) -> list[Route]:
     async def edit(request: Request) -> Response:
         return said(await session.edit(await body(request, wire.EditPlan)))
 
+    async def walk(request: Request) -> Response:
+        return in_json(await session.walk(await body(request, wire.WalkRequest)))
+
     async def events(request: Request) -> Response:
         tab = request.query_params.get("tab", "")
         if not re.fullmatch("[0-9a-f]{16}", tab):
@@ -123,6 +126,7 @@ def routes(session: Session) -> list[Route]:
         ("GET", f"{prompt}/column/{at}", column),
         ("POST", "/api/explain", explain),
         ("POST", "/api/edit", edit),
+        ("POST", "/api/walk", walk),
         ("GET", "/api/events", events),
         ("DELETE", f"/api/jobs/{job}", cancel),
         ("GET", "/api/runs/{run:int}/{name}", saved),
@@ -190,7 +194,11 @@ def in_prompt(position: int, tokens: int) -> None:
 
 
 def said(answer: BaseModel, status: int = 200) -> Response:
-    return Response(jsons.dumps(answer.model_dump(), indent=None), status, media_type="application/json")
+    return in_json(answer.model_dump(), status)
+
+
+def in_json(content: Any, status: int = 200) -> Response:
+    return Response(jsons.dumps(content, indent=None), status, media_type="application/json")
 
 
 def in_bytes(content: bytes, *shape: int) -> Response:

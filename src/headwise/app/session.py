@@ -20,6 +20,8 @@ from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
 from headwise.app.memory import ROOM, KeptPrompt, Memory
 from headwise.app.patterns import Glance, glance
 from headwise.app.runs import Run
+from headwise.circuits.circuit import Circuit
+from headwise.circuits.walk import Steps, walk
 from headwise.contrast.roles import ROLES, HeadRoles, head_roles
 from headwise.errors import HeadwiseError
 from headwise.model.check import examine
@@ -268,6 +270,19 @@ class Session:
 
         turn = self._jobs[job] = self.lane.submit(work, over, tab=asked.tab, kind="explain")
         return wire.Begun(job=job, ahead=self.lane.ahead_of(turn))
+
+    async def walk(self, asked: wire.WalkRequest) -> dict[str, Any]:
+        """A circuit as far as it was opened: the document of a circuit file."""
+        read, steps = self.kept(asked.prompt).read, Steps.parse(asked.opened, asked.root)
+
+        def work(_: Turn) -> Circuit:
+            with torch.no_grad():
+                found = find_answer(self.model, read.token_ids, read.logits, asked.answer, asked.wrong)
+                wrong = found.wrong if found.compared else None
+                return walk(read.up, read.logits, steps, answer=found.token, wrong=wrong)
+
+        circuit = await self.in_lane(work, tab=asked.tab, kind="walk")
+        return replace(circuit, prompt=read.prompt).to_json()
 
     async def edit(self, plan: wire.EditPlan) -> wire.EditSeen:
         """Change the running model; a newer plan of the same tab takes the place of an older one."""

@@ -14,6 +14,7 @@ PromptId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{32}\z")]
 TabId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{16}\z")]
 JobId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{16}\z")]
 HeadName = Annotated[str, StringConstraints(pattern=r"\AL[0-9]{1,4}H[0-9]{1,4}\z")]
+NodeId = Annotated[str, StringConstraints(min_length=1, max_length=40)]
 TokenText = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 DrawCount = Annotated[int, Field(ge=1, le=9999)]
 SeedNumber = Annotated[int, Field(ge=0, lt=2**53)]
@@ -55,6 +56,17 @@ class CellRequest(Shape):
     tau: Annotated[float, Field(gt=0, le=1)] | None = None
     draws: DrawCount = 999
     seed: SeedNumber = 0
+
+
+class WalkRequest(Shape):
+    """A circuit as far as it was opened, from the answer or from a cell."""
+
+    tab: TabId
+    prompt: PromptId
+    answer: TokenText | None = None
+    wrong: TokenText | None = None
+    root: NodeId | None = None
+    opened: Annotated[Row[NodeId], Field(max_length=400)] = ()
 
 
 class NamedWriter(Shape):

@@ -3,8 +3,9 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { Server } from '../host';
 import { Refused } from '../host';
 import { Page } from '../kit/page';
-import { Bar } from './bar';
+import { Bar, TITLES } from './bar';
 import { CellScreen } from './cell';
+import { CircuitScreen } from './circuit';
 import { HeadsScreen } from './heads';
 import { KeyList, useKeys } from './keys';
 import type { Place } from './place';
@@ -72,7 +73,7 @@ export const AppPage = ({ server }: { server: Server }) => {
   }, [read]);
 
   useEffect(() => {
-    document.title = place.screen === 'cell' && place.head ? `${place.head} · headwise` : `${{ prompt: 'Prompt', heads: 'Heads', cell: 'Cell', runs: 'Runs' }[place.screen]} · headwise`;
+    document.title = place.screen === 'cell' && place.head ? `${place.head} · headwise` : `${TITLES[place.screen]} · headwise`;
     // The prompt's screen puts the focus into its field.
     if (place.screen !== 'prompt') document.getElementById('screen')?.focus({ preventScroll: true });
   }, [place.screen, place.head]);
@@ -97,6 +98,7 @@ export const AppPage = ({ server }: { server: Server }) => {
         {place.screen === 'prompt' ? <PromptScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} onState={setThere} /> : null}
+        {place.screen === 'circuit' ? <CircuitScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'runs' && state ? <RunsScreen state={state} place={place} go={go} /> : null}
       </main>
       {listed ? <KeyList onClose={() => setListed(false)} /> : null}

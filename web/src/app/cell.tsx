@@ -1,96 +1,21 @@
 // One cell: the explanation fills in as its parts become known.
-import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { ExplanationDocument, GrowingDocument } from '../explanation/document';
+import { useCallback, useEffect, useMemo, useState } from 'preact/hooks';
+import type { GrowingDocument } from '../explanation/document';
 import { ExplanationView } from '../explanation/page';
 import type { Cell, Host, Tickable } from '../host';
 import { Tokens } from '../kit/tokens';
 import { Answers } from './answers';
-import type { Shared, Trouble } from './app';
-import { troubleOf } from './app';
+import type { Shared } from './app';
 import { Bench } from './bench';
 import { format, parse, same } from './edits';
+import { useExplained } from './explaining';
+import { up } from './keys';
 import { commandOf, pythonOf, urlOf } from './place';
-import type { Begun } from './wire';
-
-type Known = Partial<ExplanationDocument>;
-
-interface Shown {
-  job: string;
-  known: Known;
-  /** Everything is known. */
-  whole: boolean;
-}
-
-const STEPS: Record<string, string> = {
-  question: 'what made the score',
-  place: 'who wrote it',
-  table: 'drawing the controls',
-  predicted: 'taking it out of the running model',
-};
 
 export const CellScreen = ({ server, state, place, prompt, go, read, onState }: Shared & { onState: (there: boolean) => void }) => {
-  const [shown, setShown] = useState<Shown | null>(null);
-  const [stage, setStage] = useState<string | null>(null);
-  const [trouble, setTrouble] = useState<Trouble | null>(null);
-  const job = useRef<string | null>(null);
-  const asked = useRef('');
-  const now = useRef(place);
-  now.current = place;
-
-  useEffect(
-    () =>
-      server.listen(({ kind, data }) => {
-        const told = data as { job: string; step?: string; part?: Known; document?: ExplanationDocument; error?: string };
-        if (told.job !== job.current) return;
-        if (kind === 'part') {
-          setStage(STEPS[told.step ?? ''] ?? 'taking it out of the running model');
-          setShown((before) => ({ job: told.job, known: { ...(before?.job === told.job ? before.known : {}), ...told.part }, whole: false }));
-          if (told.step === 'question' && told.part) settle(told.part);
-        } else {
-          setStage(null);
-          job.current = null;
-          if (kind === 'done' && told.document) setShown((before) => ({ job: told.job, known: { ...before?.known, ...told.document }, whole: true }));
-          if (kind === 'failed') setTrouble({ error: told.error ?? 'it failed', hint: null, where: null });
-        }
-      }, onState),
-    [server],
-  );
-
-  // A question that was found has an address of its own, and is not asked twice.
-  const settle = (part: Known) => {
-    if (part.head === undefined || part.query === undefined || part.key === undefined) return;
-    const found = { head: part.head, query: part.query, key: part.key };
-    asked.current = keyOf(prompt?.id ?? '', { ...now.current, ...found });
-    go(found, 'replace');
-  };
-
   const id = prompt?.id ?? null;
-  const key = id === null ? '' : keyOf(id, place);
-  useEffect(() => {
-    if (id === null || key === asked.current) return;
-    asked.current = key;
-    setTrouble(null);
-    if (job.current) server.cancel(job.current);
-    const { head, query, answer, wrong, draws, seed } = place;
-    // Its first parts may be told before the answer to the request is here.
-    const mine = newJob();
-    job.current = mine;
-    server.post<Begun>('/api/explain', { tab: server.tab, job: mine, prompt: id, head, query: head === null ? null : query, key: place.key, answer, wrong, draws, seed }).then(
-      (begun) => {
-        if (job.current === mine) setStage((at) => at ?? (begun.ahead ? `waiting for ${begun.ahead} before it` : 'finding the question'));
-      },
-      (error) => {
-        if (job.current !== mine) return;
-        asked.current = '';
-        job.current = null;
-        setStage(null);
-        const said = troubleOf(error);
-        if (said && /no longer in memory/.test(said.error)) void read();
-        else setTrouble(said);
-      },
-    );
-  }, [server, id, key]);
-  useEffect(() => () => void (job.current && server.cancel(job.current)), [server]);
+  const { head, query, key, answer, wrong, draws, seed } = place;
+  const { shown, stage, trouble, stop } = useExplained({ server, read, id, ask: { head, query, key, answer, wrong, draws, seed }, onFound: (found) => go(found, 'replace'), onState });
 
   const explain = useCallback((cell: Cell) => go({ screen: 'cell', ...cell, edits: '' }), [go]);
   // A new host with every tick: the table is drawn again.
@@ -115,17 +40,13 @@ export const CellScreen = ({ server, state, place, prompt, go, read, onState }: 
           {stage === null ? '' : `${stage} …`}
         </span>
         {stage !== null ? (
-          <button
-            type="button"
-            class="small"
-            onClick={() => {
-              if (job.current) server.cancel(job.current);
-              setStage(null);
-            }}
-          >
+          <button type="button" class="small" onClick={stop}>
             stop
           </button>
         ) : null}
+        <button type="button" class="small walk-up" disabled={place.key === null} onClick={() => up(place, go)}>
+          who fed this?
+        </button>
         <Takeaway server={server} place={place} model={state?.model ?? ''} job={shown?.whole ? shown.job : null} />
       </div>
       {trouble ? (
@@ -143,10 +64,6 @@ export const CellScreen = ({ server, state, place, prompt, go, read, onState }: 
     </section>
   );
 };
-
-const newJob = (): string => [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-
-const keyOf = (id: string, { head, query, key, answer, wrong, draws, seed }: Shared['place']): string => JSON.stringify([id, head, query, key, answer, wrong, draws, seed]);
 
 /** The whole head, for its picture and for the rows of other tokens. */
 const usePattern = (server: Shared['server'], id: string | null, head: string | null) => {

@@ -9,6 +9,7 @@ const KEYS: [string, string][] = [
   ['/', 'the prompt'],
   ['g', 'all heads'],
   ['c', 'the cell'],
+  ['u', 'up: the circuit that feeds the cell'],
   ['arrows', 'move in pictures and tables'],
   ['Enter', 'explain what is marked'],
   ['[ and ]', 'the head before, the next one'],
@@ -21,6 +22,13 @@ const KEYS: [string, string][] = [
 ];
 
 const isTyped = (target: EventTarget | null): boolean => target instanceof HTMLElement && target.matches('input:not([type=checkbox]), textarea, select');
+
+/** From the cell that is shown to the circuit that feeds it. */
+export const up = (place: Place, go: Go) => {
+  if (place.screen !== 'cell' || place.head === null || place.query === null || place.key === null) return go({ screen: 'circuit' });
+  const id = `${place.head}@${place.query}<-${place.key}`;
+  go({ screen: 'circuit', root: id, opened: id, node: id });
+};
 
 interface Keyed {
   go: Go;
@@ -47,6 +55,7 @@ export const useKeys = ({ go, place, state, list }: Keyed) => {
         '/': () => go({ screen: 'prompt' }),
         g: () => place.text.trim() && go({ screen: 'heads' }),
         c: () => place.text.trim() && go({ screen: 'cell' }),
+        u: () => up(place, go),
         '[': () => turn(-1),
         ']': () => turn(1),
         '{': () => turn(-wide),

@@ -1,5 +1,5 @@
 // Where one is: the address holds everything that changes a number, and what is looked at.
-export type Screen = 'prompt' | 'heads' | 'cell' | 'runs';
+export type Screen = 'prompt' | 'heads' | 'cell' | 'circuit' | 'runs';
 
 export interface Place {
   screen: Screen;
@@ -19,15 +19,21 @@ export interface Place {
   row: number | null;
   /** What the bench takes away, in words that the address can hold. */
   edits: string;
+  /** A walk through the circuit: where it begins (nothing: the answer), what was opened, what is looked at, and the
+   * names that boxes were given. */
+  root: string;
+  opened: string;
+  node: string;
+  names: string;
   /** A saved page: the number of its run folder, and its name. */
   run: number | null;
   page: string;
 }
 
 export const DRAWS = 999;
-const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', runs: '/runs' };
+const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', runs: '/runs' };
 
-export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', run: null, page: '' };
+export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', root: '', opened: '', node: '', names: '', run: null, page: '' };
 
 const whole = (text: string | null): number | null => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
@@ -50,6 +56,10 @@ export const placeOf = (url: string): Place => {
     role: given.get('role') ?? '',
     row: whole(given.get('r')),
     edits: given.get('e') ?? '',
+    root: given.get('root') ?? '',
+    opened: given.get('o') ?? '',
+    node: given.get('n') ?? '',
+    names: given.get('g') ?? '',
     run: whole(given.get('run')),
     page: given.get('page') ?? '',
   };
@@ -73,6 +83,10 @@ export const urlOf = (place: Place): string => {
   put('role', place.role);
   put('r', place.row);
   put('e', place.edits);
+  put('root', place.root);
+  put('o', place.opened);
+  put('n', place.node);
+  put('g', place.names);
   put('run', place.run);
   put('page', place.page);
   const query = made.toString();

@@ -214,3 +214,13 @@ export interface TypedText {
   text: string;
   chat?: boolean;
 }
+
+/** A circuit as far as it was opened, from the answer or from a cell. */
+export interface WalkRequest {
+  tab: string;
+  prompt: string;
+  answer?: string | null;
+  wrong?: string | null;
+  root?: string | null;
+  opened?: readonly string[];
+}

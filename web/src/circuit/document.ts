@@ -39,4 +39,5 @@ export interface CircuitDocument {
   nodes: readonly CircuitNode[];
   edges: readonly CircuitEdge[];
   notes: readonly string[];
+  counterfactuals?: readonly { target: string; side: string; attention: number; predicted: number }[];
 }

@@ -1,0 +1,74 @@
+"""The circuit over the wire: as far as it was opened, what Python walks and traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from serving import TAB, Served
+from toy_answers import answer_lines, small_model
+
+from headwise.circuits.trace import trace
+
+PROMPT = answer_lines(6)[0]["prompt"]
+
+
+@pytest.fixture(scope="module")
+def prompt(app: Served) -> dict[str, Any]:
+    return app.read(PROMPT)
+
+
+def walked(app: Served, of: dict[str, Any], *opened: str, **more: Any) -> Any:
+    return app.ask("POST", "/api/walk", body={"tab": TAB, "prompt": of["id"], "opened": list(opened), **more})
+
+
+def test_a_walk_that_opens_everything_is_the_traced_circuit(app: Served, prompt: dict[str, Any]) -> None:
+    circuit = trace(small_model(), PROMPT, mlp_depth=99, influence=0)
+    document = circuit.to_json()
+    first = walked(app, prompt).data
+    assert first["kind"] == document["kind"] and first["prompt"] == PROMPT
+    assert {edge["target"] for edge in first["edges"]} == {
+        edge["target"] for edge in document["edges"] if edge["unit"] == "answer" and edge["kind"] == "causal"
+    }
+    opened = {edge["target"] for edge in document["edges"] if not edge["target"].startswith("answer@")}
+    whole = walked(app, prompt, *opened).data
+    assert [node["id"] for node in whole["nodes"]] == [node["id"] for node in document["nodes"]]
+    told = {
+        (edge["source"], edge["target"], edge["side"], edge["kind"], edge["unit"]): edge
+        for edge in whole["edges"]
+    }
+    assert len(told) == len(document["edges"])
+    for edge in document["edges"]:
+        mine = told[edge["source"], edge["target"], edge["side"], edge["kind"], edge["unit"]]
+        assert mine["weight"] == pytest.approx(edge["weight"], abs=1e-6)
+        assert mine["channels"] == edge["channels"]
+    assert whole["counterfactuals"] and len(whole["counterfactuals"]) == len(document["counterfactuals"])
+
+
+def test_a_walk_takes_the_answer_that_it_is_given(app: Served, prompt: dict[str, Any]) -> None:
+    second = prompt["answer"][1]["token"]
+    got = walked(app, prompt, answer=prompt["answer"][0]["token"], wrong=second).data
+    assert got["wrong"] == second
+    assert got["difference"] == pytest.approx(
+        trace(small_model(), PROMPT, answer=prompt["answer"][0]["token"], wrong=second).difference, abs=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "line"),
+    [
+        ({"opened": ["L99H0@1<-0"]}, 422, "L99H0"),
+        ({"opened": ["<script>"]}, 422, "cannot be opened"),
+        ({"opened": ["MLP0@999"]}, 422, "is not there"),
+        ({"opened": ["MLP0@1"] * 401}, 422, "opened"),
+        ({"opened": [5]}, 422, "opened"),
+        ({"root": "L1H0@0<-5"}, 422, "no cell"),
+        ({"answer": "not one token at all"}, 422, "answer"),
+        ({"prompt": "0" * 32}, 410, "no longer in memory"),
+    ],
+)
+def test_what_cannot_be_walked_is_one_line(
+    app: Served, prompt: dict[str, Any], asked: dict[str, Any], status: int, line: str
+) -> None:
+    got = walked(app, prompt, **asked)
+    assert got.status == status and line in got.data["error"]
