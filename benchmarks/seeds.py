@@ -68,10 +68,11 @@ def main() -> None:
             (text, token(right), token(wrong)) for text, right, wrong in agreement(number, given.prompts)
         ]
     print(
-        "| task | preferred | with a circuit, before | after | head seeds, before | after | edges, before | after |"
+        "| task | preferred | with a circuit, before | after | head seeds, before | after "
+        "| edges, before | after, all opened | from 2 % of the answer on |"
     )
-    print("|---|---|---|---|---|---|---|---|")
-    old = Rules(published_tau=True)
+    print("|---|---|---|---|---|---|---|---|---|")
+    ways = (Rules(published_tau=True, influence=0.0), Rules(influence=0.0), Rules())
     with torch.no_grad():
         for name, prompts in tasks.items():
             found: list[tuple[PromptWrites, list[Seed], list[Seed]]] = []
@@ -81,9 +82,9 @@ def main() -> None:
                 if total > 0:
                     found.append((up, before, chosen_seeds(up, answer, wrong)[0]))
             heads = [[sum(s.component.kind == "head" for s in listed) for listed in one[1:]] for one in found]
-            sizes: list[list[int]] = [[], []]
-            for up, *both in found[: given.traced]:
-                for place, (seeds, rules) in enumerate(zip(both, (old, Rules()), strict=True)):
+            sizes: list[list[int]] = [[] for _ in ways]
+            for up, before, after in found[: given.traced]:
+                for place, (seeds, rules) in enumerate(zip((before, after, after), ways, strict=True)):
                     some = seeds if any(s.component.kind == "head" for s in seeds) else []
                     (traced,) = trace_down(model, [up], [some], rules)
                     sizes[place].append(
