@@ -98,10 +98,9 @@ def encode(
     given: Any = [prompts] if is_one(prompts) else prompts
     encoded: list[list[int]] = []
     for number, prompt in enumerate(given):
-        if number and prompt is given[number - 1]:  # copies of one prompt need no second look
-            encoded.append(list(encoded[-1]))
-        else:
-            encoded.append(_encoded(tokenizer, prompt, f"prompt {number}", context, vocabulary))
+        same = number > 0 and prompt is given[number - 1]  # copies of one prompt need no second look
+        which = f"prompt {number}"
+        encoded.append(list(encoded[-1]) if same else _encoded(tokenizer, prompt, which, context, vocabulary))
     if not encoded:
         raise HeadwiseError("no prompts were given")
     return encoded

@@ -20,7 +20,6 @@ from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows,
 from headwise.model.batch import (
     Batch,
     CleanPass,
-    Packing,
     Padding,
     Positions,
     by_length,
@@ -179,7 +178,8 @@ class _Collector:
         if self.editor is not None:
             instruments.edit, instruments.finish = self.editor.edit, self.editor.finish
             if len(self.batch) > 1 and self.batch.is_one_prompt:
-                instruments.packing = self.editor.packing = self._packing(self.editor)
+                clean = self.clean if self._goes_on(self.editor) else None
+                instruments.packing = self.editor.pack(self.model.n_layers, self.by_layer, clean)
             for layer in self.editor.stream:
                 edit = partial(self.editor.edit_stream, layer)
                 instruments.before.append((self.model.anatomy.layers[layer], edit))
@@ -191,21 +191,10 @@ class _Collector:
                 instruments.before.append((self.model.anatomy.attention[layer], note))
         return Pass(self.batch, instruments, self.logits_at, self.unembed)
 
-    def _packing(self, editor: Editor) -> Packing:
-        """Copies of one prompt share what no edit can reach."""
-        every = range(self.model.n_layers) if editor.outputs else ()
-        start = editor.first_position
-        # Logits before the first edited position, and rotations of all positions, are those of a pass from below.
-        from_below = self.logits_at is not None and bool((self.logits_at < start).any())
-        from_below |= bool(self.wanted & {"q_before_rope", "k_before_rope"})
-        return Packing(
-            copies=len(self.batch),
-            length=int(self.batch.lengths[0]),
-            start=start,
-            clean=None if from_below else self.clean,
-            below=min((editor.first_layer, *self.by_layer)),
-            touched=frozenset((*editor.attention_layers, *self.by_layer, *every)),
-        )
+    def _goes_on(self, editor: Editor) -> bool:
+        """Logits before the first edited position, and rotations of all positions, are those of a pass from below."""
+        before = self.logits_at is not None and bool((self.logits_at < editor.first_position).any())
+        return not before and not self.wanted & {"q_before_rope", "k_before_rope"}
 
     def captured(self, logits: Tensor | None) -> Captured:
         """What the pass left."""
@@ -241,13 +230,11 @@ class _Collector:
         rows = self.batch.columns_of(self.query_positions).to(device)
         columns = self.batch.columns_of(self.key_positions).to(device)
         # Positions first, heads second: picking heads first would copy every position of every head of the layer.
-        present = (self.query_positions >= 0).to(call.query)[:, None, :, None]
-        query = _gather(call.query, rows)[:, heads] * present
+        row_there, column_there = ((at >= 0).to(device) for at in (self.query_positions, self.key_positions))
+        query = _gather(call.query, rows)[:, heads] * row_there.to(call.query)[:, None, :, None]
         visible = call.visible(rows)
         seen = visible.gather(2, columns[:, None].expand(-1, rows.shape[1], -1))
-        seen &= (self.query_positions >= 0).to(device)[:, :, None] & (self.key_positions >= 0).to(device)[
-            :, None
-        ]
+        seen &= row_there[:, :, None] & column_there[:, None]
         found: dict[str, Tensor] = {"visible": seen[:, None].expand(-1, len(heads), -1, -1)}
         rotary = self.rotary.get(call.layer)
         if self.wanted & {"q", "q_before_rope"}:
@@ -255,8 +242,8 @@ class _Collector:
             if "q_before_rope" in self.wanted:
                 found["q_before_rope"] = query if rotary is None else rotary.at(rows).undo(query)
         if self.wanted & {"k", "k_before_rope"}:
-            present = (self.key_positions >= 0).to(call.key)[:, None, :, None]
-            found["k"] = _gather(call.key, columns)[:, key_heads] * present
+            there = column_there.to(call.key)[:, None, :, None]
+            found["k"] = _gather(call.key, columns)[:, key_heads] * there
             if "k_before_rope" in self.wanted:
                 found["k_before_rope"] = found["k"] if rotary is None else rotary.at(columns).undo(found["k"])
         if self.wanted & {"scores", "pattern"}:
@@ -282,9 +269,6 @@ def _gather(vectors: Tensor, columns: Tensor) -> Tensor:
     """Vectors [n, h, columns, d] at ``columns`` [n, r]: [n, h, r, d]."""
     index = columns[:, None, :, None].expand(-1, vectors.shape[1], -1, vectors.shape[3])
     return vectors.gather(2, index)
-
-
-# --- what a capture gives back ---
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ stream is seen by everything above.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
-from headwise.model.batch import Batch, Packing, resolve_positions
+from headwise.model.batch import Batch, CleanPass, Packing, resolve_positions
 from headwise.types import Head, Side, Subspace
 
 
@@ -290,6 +290,19 @@ class Editor:
         for adds in self.stream.values():
             reached += [min(resolve_positions(list(add.positions), [length], "stream")[0]) for add in adds]
         return min(reached, default=length - 1)
+
+    def pack(self, n_layers: int, seen: Collection[int], clean: CleanPass | None) -> Packing:
+        """Let copies of one prompt share what no edit can reach; in the layers ``seen`` each is looked at."""
+        every = range(n_layers) if self.outputs else ()
+        self.packing = Packing(
+            copies=len(self.batch),
+            length=int(self.batch.lengths[0]),
+            start=self.first_position,
+            clean=clean,
+            below=min((self.first_layer, *seen)),
+            touched=frozenset((*self.attention_layers, *seen, *every)),
+        )
+        return self.packing
 
     def edit_stream(self, layer: int, _module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         """Edit the stream before a layer (a hook of the layer's module)."""
