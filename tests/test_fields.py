@@ -17,7 +17,7 @@ from dataclasses import is_dataclass
 import pytest
 
 from headwise.circuits.circuit import Circuit
-from headwise.why.explain import Explanation
+from headwise.why.explanation import Explanation
 
 
 def _parts(start: type) -> list[type]:

@@ -25,6 +25,7 @@ ORDER: list[tuple[str, ...]] = [
     ("model",),
     ("tasks", "corpora"),
     ("scale",),
+    ("known_names",),
     ("bases",),
     ("contrast",),
     ("tracing",),

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from headwise.types import Removed as Removed
     from headwise.types import Signal as Signal
     from headwise.types import Subspace as Subspace
-    from headwise.why.explain import Explanation as Explanation
     from headwise.why.explain import explain as explain
+    from headwise.why.explanation import Explanation as Explanation
     from headwise.why.head_effects import intervene_heads as intervene_heads
     from headwise.why.vocabulary import HeadVocabulary as HeadVocabulary
     from headwise.why.vocabulary import head_vocabulary as head_vocabulary
@@ -89,7 +89,8 @@ _NAMES = {
     "survey.collect": "trace_many",
     "survey.records": "CircuitRun",
     "types": "Cell Claim Component Estimate Head Removed Signal Subspace",
-    "why.explain": "Explanation explain",
+    "why.explain": "explain",
+    "why.explanation": "Explanation",
     "why.head_effects": "intervene_heads",
     "why.vocabulary": "HeadVocabulary head_vocabulary",
 }

@@ -10,7 +10,8 @@ from serving import TAB, Served
 from toy_answers import answer_lines, small_model
 
 from headwise.model.edits import Silence
-from headwise.why.explain import Explanation, explain
+from headwise.why.explain import explain
+from headwise.why.explanation import Explanation
 
 LINES = answer_lines(6)
 PROMPT = LINES[0]["prompt"]

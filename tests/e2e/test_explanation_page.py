@@ -370,3 +370,53 @@ def test_a_real_explanation_is_drawn_from_its_own_document(show: Opener) -> None
     table = page.inner_text(VISIBLE)
     for one in document["cause"][side]["writers"]:
         assert one["writer"].replace("MLP", "MLP ") in table or one["writer"] in table
+
+
+def test_names_come_with_verdict_accuracy_and_evidence(show: Opener, data: Document) -> None:
+    row = next(row for row in rows_of(data, "query") if row["cause"])
+    name = {
+        "level": "head",
+        "text": "the source is <img src=x onerror=document.title='broken'>",
+        "verdict": "named",
+        "accuracy": {"mean": 0.8125, "low": 0.75, "high": 0.875},
+        "q": 0.001,
+        "flags": ["positional"],
+        "by": "rules",
+        "evidence": "names.html#L23H3",
+    }
+    rare = {**name, "text": None, "verdict": "too rare", "accuracy": None, "flags": []}
+    writer = f"L23H3 query {row['writer']}"
+    names = {
+        "run": "runs/names",
+        "corpus": "wikipedia-excerpt",
+        "basis": data["basis"],
+        "other_basis": 2,
+        "signals": {"L23H3 sink": rare, "L23H3": name, writer: {**name, "evidence": "names.html#w"}},
+    }
+    page = show(page_of({**data, "names": {**names, "link": "../runs/names"}}))
+    head = page.locator("header .named").all_inner_texts()
+    assert head[0].startswith("L23H3 sink: too rare") and "named" in head[1] and "0.81" in head[1]
+    assert page.locator("header .named q").inner_text().strip('\u2068\u2069“”"') == name["text"]
+    links = page.locator("section.names a")
+    assert links.count() == 3
+    assert links.first.get_attribute("href") == "../runs/names/names.html#L23H3"
+    said = page.locator("section.names").inner_text()
+    assert "0.81 (0.75 to 0.88)" in said and "[positional]" in said and "2 names of channels" in said
+    # a row of the table says that its writer has a name, and a tooltip says which
+    marked = page.locator(f"{VISIBLE} tr.cause th .role", has_text="named")
+    assert marked.count() == 1
+    page.locator(f"{VISIBLE} tr.cause th .writer").first.hover()
+    assert "named, accuracy 0.81" in page.locator(".tip").inner_text()
+    assert show(page_of({**data, "names": {**names, "link": "file:///runs/names"}})).locator("a").count() == 5
+    # without a way to the run, or with one that is no file's, its place is told instead
+    for link in (
+        None,
+        "javascript:alert(1)",
+        "//example.org/a",
+        "https://example.org",
+        "file://host/a",
+        "\\\\a",
+    ):
+        page = show(page_of({**data, "names": {**names, "link": link}}))
+        assert page.locator("a").count() == 0
+    assert "runs/names/names.html#L23H3" in page.locator("section.names").inner_text()

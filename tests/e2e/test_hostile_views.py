@@ -29,7 +29,8 @@ from headwise.show.sinks.report import sinks_report
 from headwise.show.sparsity.report import sparsity_report
 from headwise.show.why.page import page as why_page
 from headwise.types import Estimate, Head
-from headwise.why.explain import Explanation, explain
+from headwise.why.explain import explain
+from headwise.why.explanation import Explanation
 from headwise.why.vocabulary import TokenEnds
 
 pytestmark = browsed
@@ -222,7 +223,7 @@ def test_every_view_is_in_this_file() -> None:
         "contrast/result.py",
         "contrast/roles.py",
         "naming/result.py",
-        "why/explain.py",
+        "why/explanation.py",
         "why/vocabulary.py",
         "circuits/circuit.py",
         "sinks/result.py",

@@ -20,7 +20,8 @@ from headwise.model.model import Model
 from headwise.show.kit.report import TRACES
 from headwise.show.notebook import explanation
 from headwise.show.why.page import page, write_page
-from headwise.why.explain import Explanation, explain
+from headwise.why.explain import explain
+from headwise.why.explanation import Explanation
 from make_web import WEB
 
 

@@ -86,7 +86,11 @@ def test_data_reaches_the_page_as_text_alone() -> None:
     for file in SOURCES:
         if file.suffix in (".ts", ".tsx"):
             words = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|dangerouslySet|\bhref="
-            assert not re.search(words, file.read_text(encoding="utf-8")), file
+            found = re.findall(words, file.read_text(encoding="utf-8"))
+            # the one link, to the evidence of a name, is held to files (tests/e2e/test_explanation_page.py)
+            assert found == (["href="] if file.name == "names.tsx" and file.parent.name == "kit" else []), (
+                file
+            )
 
 
 def test_versions_are_pinned_and_licences_are_told() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from known import names_known
 from tiny import prompts_of, tiny
 from tiny_banks import random_bank
 
@@ -33,13 +34,15 @@ def document() -> dict[str, Any]:
         transfer=[IDS, [7, *IDS]],
         vocabulary=True,
     )
-    return why.to_json()
+    return why.with_names(names_known(model, {"L3H1": "named"})).to_json()
 
 
 def _keys(value: Any) -> set[str]:
-    """Every key at any depth."""
+    """Every key at any depth; what a name is about is a key of the prompt's, not of the document's."""
     if isinstance(value, dict):
-        return set(value) | {key for one in value.values() for key in _keys(one)}
+        return {key for key in value if re.fullmatch("[a-z_]+", key)} | {
+            key for one in value.values() for key in _keys(one)
+        }
     return {key for one in value for key in _keys(one)} if isinstance(value, list) else set()
 
 
@@ -62,7 +65,7 @@ def test_the_page_names_every_field_and_no_other(document: dict[str, Any]) -> No
 def test_the_page_names_every_key_in_its_row(document: dict[str, Any]) -> None:
     fields, parts = _rows("field | meaning"), _rows("part | fields")
     shared = set().union(*parts.values())
-    assert set(parts) == {"writer", "outcome", "control", "word", "view"}
+    assert set(parts) == {"writer", "outcome", "control", "word", "name", "view"}
     for field, value in document.items():
         missing = _keys(value) - fields[field] - shared
         assert not missing, (field, missing)
@@ -79,6 +82,8 @@ def test_the_page_names_every_key_in_its_row(document: dict[str, Any]) -> None:
         "least",
         "token",
         "score",
+        "verdict",
+        "evidence",
     }
 
 

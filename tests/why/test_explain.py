@@ -21,7 +21,8 @@ from headwise.tracing.table import log_odds_table
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component, Head, Side
 from headwise.why.attention import sinks_of
-from headwise.why.explain import Explanation, explain
+from headwise.why.explain import explain
+from headwise.why.explanation import Explanation
 from headwise.why.proof import ControlTest, NextBest, Outcome, Proof, Verdict, verdict
 from headwise.why.question import _about, find_answer
 from headwise.why.what import swap_partner, what
@@ -148,7 +149,7 @@ def test_the_document_has_the_keys_that_were_promised() -> None:
     promised |= {"log_odds", "what", "who", "cause", "place", "consequence", "proof", "verdict", "basis"}
     assert promised <= set(document)
     assert {"total", "baseline"} <= set(document["log_odds"])
-    assert set(document["what"][0]) == {"channel", "log_odds", "stable", "name", "vocabulary"}
+    assert set(document["what"][0]) == {"channel", "log_odds", "stable", "pole", "name", "vocabulary"}
     row = {"side", "writer", "reads", "log_odds", "channels", "through", "neurons"}
     assert all(row <= set(one) for one in document["who"])
     for side in SIDES:

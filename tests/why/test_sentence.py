@@ -19,7 +19,8 @@ from headwise.contrast.roles import ROLES, HeadRole, HeadRoles, Role, head_roles
 from headwise.randomness import keyed
 from headwise.show.why.terminal import explanation
 from headwise.types import Estimate, Head
-from headwise.why.explain import Explanation, explain
+from headwise.why.explain import explain
+from headwise.why.explanation import Explanation
 
 CELLS = 200
 

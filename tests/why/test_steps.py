@@ -15,7 +15,7 @@ from headwise.why.question import PromptReading
 
 IDS = prompts_of(11)[0]
 NAMES = ["question", "place", "table", "predicted", "observed", "controls", "consequence", "done"]
-LAST = {"transfer", "features", "sentence", "seconds"}
+LAST = {"transfer", "features", "names", "sentence", "seconds"}
 """What is known only when everything is."""
 
 

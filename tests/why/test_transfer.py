@@ -14,7 +14,8 @@ from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.tracing.vectors import component_shares
 from headwise.tracing.writes import PromptWrites
-from headwise.why.explain import Explanation, explain
+from headwise.why.explain import explain
+from headwise.why.explanation import Explanation
 from headwise.why.transfer import stands_for
 
 IDS = [3, 14, 15, 9, 2, 6, 5, 35, 8]

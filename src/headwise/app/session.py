@@ -28,7 +28,8 @@ from headwise.model.check import examine
 from headwise.model.forward import Stopped
 from headwise.model.model import Model
 from headwise.tokens import NoTokenizer, chat_prompt, encode_one, shown, shown_after
-from headwise.why.explain import Explanation, explain_steps
+from headwise.why.explain import explain_steps
+from headwise.why.explanation import Explanation
 from headwise.why.question import PromptReading, ask, find_answer
 
 Result = TypeVar("Result")

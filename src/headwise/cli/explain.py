@@ -80,6 +80,7 @@ def explain(
             "--vocabulary", help="Look at channels and writers through the vocabulary, too; pages always do."
         ),
     ] = False,
+    names: options.Names = None,
     model: options.Model = None,
     as_json: options.Json = False,
     html: options.Html = None,
@@ -135,6 +136,7 @@ def explain(
             transfer=[chat_prompt(loaded.tokenizer, other) if chat else other for other in transfer or ()],
             align=None if align is None else options.alignment(align),
             vocabulary=vocabulary or html is not None,
+            names=names,
             progress=progress.stage,
         )
     if html is not None:

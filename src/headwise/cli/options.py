@@ -256,6 +256,25 @@ Features = Annotated[
     ),
 ]
 
+
+def _names(value: Path | None) -> Path | None:
+    """Tried before a model is loaded."""
+    if value is not None:
+        from headwise.known_names import KnownNames
+
+        KnownNames.load(value)
+    return value
+
+
+Names = Annotated[
+    Path | None,
+    typer.Option(
+        help="Show names, each with its verdict: the folder that headwise name made.",
+        metavar="DIR",
+        callback=_names,
+    ),
+]
+
 # --- what is studied ------------------------------------------------------------------------------------------------
 
 _LABELLED = _task("binding, filter, or a .jsonl file of labelled prompts.", _labelled, names.LABELLED)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headwise.sinks.result import SinksResult
     from headwise.sparsity.result import SparsityResult
     from headwise.survey.records import CircuitRun
-    from headwise.why.explain import Explanation
+    from headwise.why.explanation import Explanation
     from headwise.why.proof import Outcome
     from headwise.why.vocabulary import HeadVocabulary
 

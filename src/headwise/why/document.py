@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.basis_names import BasisName
 from headwise.contrast.roles import HeadRoles, role_of
+from headwise.known_names import signal_id
 from headwise.tracing.mlps import MLPAccount, SignedTotals
 from headwise.tracing.search import SideSignals
 from headwise.tracing.writers import WriterSet
 from headwise.types import Component, Side
 from headwise.why.consequence import Consequence
+from headwise.why.names import names_json
 from headwise.why.proof import Foreseen, Proof, Verdict
 from headwise.why.question import Answer, Question
 from headwise.why.tried import (
@@ -30,7 +32,7 @@ from headwise.why.what import PlaceSplit, What
 from headwise.why.who import Who, WriterRow
 
 if TYPE_CHECKING:
-    from headwise.why.explain import Explanation
+    from headwise.why.explanation import Explanation
 
 SCHEMA = 2
 OTHERS = "others"
@@ -82,6 +84,7 @@ FIELDS = (
         "transfer",
         "rivals",
         "features",
+        "names",
         "sentence",
         "seconds",
     ),
@@ -100,6 +103,7 @@ def to_json(why: Explanation) -> dict[str, Any]:
         **followed(why.consequence),
         "transfer": [transfer_json(one) for one in why.transfer],
         "features": features_json(why.what, why.who, why.proof) if why.what.features else None,
+        "names": None if why.names is None else names_json(why),
         "sentence": why.sentence,
         "seconds": round(why.seconds, 4),
     }
@@ -228,6 +232,7 @@ def _what(what: What, vocabulary: CellVocabulary | None) -> list[dict[str, Any]]
             "channel": part.channel,
             "log_odds": part.log_odds,
             "stable": part.stable,
+            "pole": part.pole,
             "name": part.name,
             "vocabulary": None if vocabulary is None else _channel(vocabulary.channels.get(part.channel)),
         }
@@ -236,8 +241,8 @@ def _what(what: What, vocabulary: CellVocabulary | None) -> list[dict[str, Any]]
     rest = what.channels[len(what.shown) :]
     if rest:
         total = what.log_odds - sum(part.log_odds for part in what.shown)
-        block = {"channel": OTHERS, "log_odds": total, "stable": False, "name": None, "count": len(rest)}
-        listed.append({**block, "vocabulary": None})
+        block = {"channel": OTHERS, "log_odds": total, "stable": False, "pole": None, "name": None}
+        listed.append({**block, "count": len(rest), "vocabulary": None})
     return listed
 
 
@@ -324,7 +329,12 @@ def _cause(found: WriterSet, signals: SideSignals) -> dict[str, Any]:
         "diffuse": found.diffuse,
         "after": found.after if found.resolved else None,
         "signals": [
-            {**writer_json(one.signal.writer), "channels": list(one.signal.channels), "drop": one.drop}
+            {
+                **writer_json(one.signal.writer),
+                "channels": list(one.signal.channels),
+                "drop": one.drop,
+                "signal": signal_id(one.signal, one.strengths),
+            }
             for one in signals.by_writer()
         ],
         "signals_after": signals.after if signals.resolved else None,

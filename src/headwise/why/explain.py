@@ -4,169 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from headwise.arguments import count, share
-from headwise.basis_names import BasisKind, BasisName
+from headwise.basis_names import BasisKind
 from headwise.circuits.patching import Align
 from headwise.contrast.bank import FeatureBank, banks_of, features_of
-from headwise.contrast.roles import HeadRoles, role_of, stored_roles
-from headwise.errors import HeadwiseError
+from headwise.contrast.roles import stored_roles
+from headwise.known_names import KnownNames, NamesLike
 from headwise.randomness import seeded
-from headwise.strings import in_short
 from headwise.tokens import Prompt, shown_after
 from headwise.tracing.table import WriterTable, log_odds_table
-from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Component, Head, HeadLike, Side
-from headwise.why.consequence import Consequence, consequence
+from headwise.types import Head, Side
+from headwise.why.consequence import consequence
 from headwise.why.controls import DRAWS
-from headwise.why.document import Step, asked, controlled, followed, observed, placed, tabled, to_json
-from headwise.why.proof import Proof, Verdict, foresee, prove, verdict
-from headwise.why.question import Answer, PromptReading, Question, ask, find_answer
-from headwise.why.sentence import sentence
+from headwise.why.document import Step, asked, controlled, followed, observed, placed, tabled
+from headwise.why.explanation import Explanation
+from headwise.why.proof import foresee, prove, verdict
+from headwise.why.question import PromptReading, ask, find_answer
 from headwise.why.transfer import Transfer, other_prompts, transfers
-from headwise.why.vocabulary import CellVocabulary, cell_vocabulary
-from headwise.why.what import PlaceSplit, What, place_split, swap_partner, what
-from headwise.why.who import SIDES, Who, who
+from headwise.why.vocabulary import cell_vocabulary
+from headwise.why.what import place_split, swap_partner, what
+from headwise.why.who import SIDES, who
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from headwise.model.model import Model
-
-
-@dataclass(frozen=True, eq=False)
-class Explanation:
-    """Why one head attends from one token to another."""
-
-    model: str
-    """The model's name."""
-    weight_hash: str
-    """SHA-256 of its weights."""
-    prompt: str | None
-    """The prompt as text; None if token ids were given."""
-    tokens: tuple[str, ...]
-    """[T]: the prompt's tokens as text."""
-    question: Question
-    """The cell that is explained, and how it was chosen."""
-    answer: Answer
-    """The answer that its effect is measured by."""
-    what: What
-    """The score, split."""
-    who: Who
-    """The writers of both sides, and what of them causes the attention."""
-    place: PlaceSplit
-    """Whether the token is read for what it is or for where it is."""
-    consequence: Consequence
-    """What the head does with what it read."""
-    proof: Proof
-    """The forward pass without the cause, beside matched controls."""
-    verdict: Verdict
-    """Whether the cause is specific, redundant, and matters for the answer."""
-    tables: dict[Side, WriterTable]
-    """The log-odds over writers and channels, of each side."""
-    pattern: torch.Tensor
-    """[positions, positions]: the whole head."""
-    basis: BasisName
-    """What the channels are channels of."""
-    seconds: float
-    """How long it took."""
-    stages: dict[str, float]
-    """Seconds by stage."""
-    start: int = 0
-    """The position id of the first token."""
-    transfer: tuple[Transfer, ...] = ()
-    """The same writers, taken away in other prompts, where such were given."""
-    vocabulary: CellVocabulary | None = None
-    """Channels and writers in tokens, where that was asked for: hints, not names."""
-
-    @property
-    def head(self) -> Head:
-        """The head that attends."""
-        return self.question.cell.head
-
-    @property
-    def query(self) -> int:
-        """The position that attends."""
-        return self.question.cell.query
-
-    @property
-    def key(self) -> int:
-        """The position it attends to."""
-        return self.question.cell.key
-
-    @property
-    def attention(self) -> float:
-        """Its softmax weight."""
-        return self.what.attention
-
-    @cached_property
-    def roles(self) -> HeadRoles | None:
-        """What heads do on random tokens, where :func:`head_roles` measured it for this model; they only name."""
-        return stored_roles(self.weight_hash)
-
-    def role(self, head: HeadLike) -> str | None:
-        """The role of a head, if it has one and it is known."""
-        return role_of(self.roles, Head.parse(head))
-
-    @property
-    def sentence(self) -> str:
-        """What a person would say, made from the numbers."""
-        return sentence(self)
-
-    def table(self, side: Side) -> WriterTable:
-        """The log-odds of this attention, writers × channels, on the side of the query or of the key.
-
-        Both tables have the same sums by channel, and the same total.
-
-        Parameters
-        ----------
-        side:
-            ``query`` or ``key``.
-
-        Returns
-        -------
-        WriterTable
-            Cells, sums by writer and by channel; ``to_pandas()`` gives a frame.
-        """
-        if side not in self.tables:
-            raise HeadwiseError(f"side {in_short(side)} is not a side: write 'query' or 'key'")
-        return self.tables[side]
-
-    def to_json(self) -> dict[str, Any]:
-        """One document (docs: The explanation's document)."""
-        return to_json(self)
-
-    def figure(self) -> go.Figure:
-        """The three parts side by side: channels, writers, proof."""
-        from headwise.show.why.figure import figure
-
-        return figure(self)
-
-    def to_html(self) -> str:
-        """One self-contained page."""
-        from headwise.show.why.page import page
-
-        return page(self)
-
-    def save_html(self, path: str | Path) -> Path:
-        """Write the page; a reader never sees half of it."""
-        from headwise.show.why.page import write_page
-
-        return write_page(self, path)
-
-    def __repr__(self) -> str:
-        return f"Explanation({self.head} {self.query} ← {self.key}: {self.sentence})"
-
-    def _repr_html_(self) -> str:
-        from headwise.show.notebook import explanation
-
-        return explanation(self)
 
 
 def explain(
@@ -187,6 +54,7 @@ def explain(
     transfer: Prompt | Sequence[Prompt] = (),
     align: Align = None,
     vocabulary: bool = False,
+    names: NamesLike | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Explanation:
     """Why does ``head`` attend from ``query`` to ``key``? What made the score, who wrote it, and proof.
@@ -230,6 +98,8 @@ def explain(
         prompts of equal length, else those of the longest equal runs of tokens.
     vocabulary:
         Whether to look at channels and writers through the vocabulary, too (:func:`head_vocabulary`).
+    names:
+        Names of what is mentioned: the folder that ``headwise name`` made, or a :class:`NamesResult`.
     progress:
         Told the name of each stage as it begins.
 
@@ -255,6 +125,7 @@ def explain(
         transfer=transfer,
         align=align,
         vocabulary=vocabulary,
+        names=names,
         progress=progress,
     )
     while True:
@@ -282,6 +153,7 @@ def explain_steps(
     transfer: Prompt | Sequence[Prompt] = (),
     align: Align = None,
     vocabulary: bool = False,
+    names: NamesLike | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Generator[Step, None, Explanation]:
     """:func:`explain`, step by step: the parts of the document as they become known, then the explanation itself.
@@ -293,6 +165,7 @@ def explain_steps(
     tau = None if tau is None else share(tau, "tau")
     draws = count(draws, "draws", "leaves no controls")
     seeded(seed)  # a seed that no generator takes is refused now, not after the search
+    known = None if names is None else KnownNames.of(names).fit(model.name, model.weight_hash)
     others = other_prompts(model, transfer, align) if len(transfer) or align is not None else []
     with torch.no_grad():
         clock.start("reading the prompt")
@@ -322,7 +195,7 @@ def explain_steps(
     with torch.no_grad():
         clock.start("who wrote it")
         writers = who(up, table, made, chosen, tau)
-        seen = _vocabulary(up, question.cell, made, writers) if vocabulary else None
+        seen = cell_vocabulary(up, question.cell, made.numbers, writers.pairs) if vocabulary else None
         tables: dict[Side, WriterTable] = {side: WriterTable.of(table, side) for side in SIDES}
     yield Step("table", lambda: tabled(made, writers, roles(), seen))
     with torch.no_grad():
@@ -364,19 +237,13 @@ def explain_steps(
         start=stream.start,
         transfer=elsewhere,
         vocabulary=seen,
+        names=None if known is None else known.fit(model.name, model.weight_hash, named),
     )
     yield Step("observed", lambda: observed(proof))
     yield Step("controls", lambda: controlled(proof, why.verdict))
     yield Step("consequence", lambda: followed(why.consequence))
     yield Step("done", why.to_json)
     return why
-
-
-def _vocabulary(up: PromptWrites, cell: Cell, made: What, writers: Who) -> CellVocabulary:
-    pairs: list[tuple[Side, Component]] = [
-        (row.side, row.writer) for row in writers.rows if row.writer is not None
-    ]
-    return cell_vocabulary(up, cell, [part.channel for part in made.shown], pairs)
 
 
 class _Clock:

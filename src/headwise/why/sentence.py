@@ -9,6 +9,7 @@ from headwise.tracing.mlps import MLPAccount
 from headwise.tracing.writers import WriterSet
 from headwise.types import Component, Head
 from headwise.why.consequence import DirectEffect
+from headwise.why.names import names_sentence
 from headwise.why.proof import LEAST, ControlTest, Proof, Verdict
 from headwise.why.question import Answer
 from headwise.why.transfer import Transfer
@@ -16,7 +17,7 @@ from headwise.why.what import PlaceSplit
 from headwise.why.who import WriterRow
 
 if TYPE_CHECKING:
-    from headwise.why.explain import Explanation
+    from headwise.why.explanation import Explanation
 
 NAMED = 4
 """Writers of a cause that are named."""
@@ -49,6 +50,8 @@ def sentence(why: Explanation) -> str:
         said.append(_without(why.tokens, why.answer, cause, why.proof, why.verdict))
         if why.transfer:
             said.append(_elsewhere(why.transfer))
+    if why.names is not None and (named := names_sentence(why)):
+        said.append(named)
     return " ".join(said)
 
 

@@ -36,6 +36,8 @@ class ChannelPart:
     """Whether the channel stays what it is with other texts, so that its number means something."""
     name: str | None = None
     """What it is called, if it has a name."""
+    pole: str = ""
+    """The signs of the query's coordinate, and of the key's above the mean of the other keys: ``++``, ``--``, …"""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,11 @@ class What:
         return self.channels[:SHOWN]
 
     @property
+    def numbers(self) -> list[int]:
+        """The numbers of these channels."""
+        return [part.channel for part in self.shown]
+
+    @property
     def numbered(self) -> list[int]:
         """The channels that stay what they are with other texts: the others are never shown by number."""
         return sorted(part.channel for part in self.channels if part.stable)
@@ -135,6 +142,7 @@ def what(up: PromptWrites, table: LogOddsTable, features: Sequence[BankFeature] 
     order = parts.abs().argsort(descending=True, stable=True).tolist()
     stable = table.basis.stable.tolist()
     lead = relative(by_channel, s, visible)
+    poles = _poles(table.query.searched.chunk.a[0], lead)
     feature_parts: tuple[FeaturePart, ...] = ()
     if features:
         q = up.q[head.layer, head.index, d].double()
@@ -156,7 +164,9 @@ def what(up: PromptWrites, table: LogOddsTable, features: Sequence[BankFeature] 
         keys=table.keys,
         logit=float(table.logits[s]),
         relative=float(lead.sum()),
-        channels=tuple(ChannelPart(c, float(parts[c]), logit[c], bool(stable[c])) for c in order),
+        channels=tuple(
+            ChannelPart(c, float(parts[c]), logit[c], bool(stable[c]), pole=poles[c]) for c in order
+        ),
         channels_needed=int(channels_needed(lead)),
         sparsity=float(sparsity(lead)),
         by_channel=SignedTotals.of(parts),
@@ -165,6 +175,12 @@ def what(up: PromptWrites, table: LogOddsTable, features: Sequence[BankFeature] 
         rivals=tuple(_rival(key, pattern, by_channel, s) for key in rivals.topk(number).indices.tolist()),
         error=table.error,
     )
+
+
+def _poles(query: Tensor, lead: Tensor) -> list[str]:
+    """Signs of both factors by channel: of the query's coordinate, and of the centred key's; their product leads."""
+    signs = zip((query >= 0).tolist(), (lead * query >= 0).tolist(), strict=True)
+    return [("+" if a else "-") + ("+" if b else "-") for a, b in signs]
 
 
 def swap_partner(up: PromptWrites, table: LogOddsTable, made: What) -> int | None:

@@ -103,6 +103,11 @@ class Who:
         return tuple(row for row in self.rows if row.side == side)
 
     @property
+    def pairs(self) -> list[tuple[Side, Component]]:
+        """The side and the writer of every row that is one writer's."""
+        return [(row.side, row.writer) for row in self.rows if row.writer is not None]
+
+    @property
     def headline(self) -> WriterSet | None:
         """The set whose removal is the proof."""
         return headline([self.sets[side] for side in SIDES])

@@ -1,4 +1,6 @@
 // The document of an explanation (docs: The explanation's document), with what only a page adds.
+import type { KnownNames } from '../kit/names';
+
 export type Side = 'query' | 'key';
 export const SIDES: readonly Side[] = ['query', 'key'];
 
@@ -22,6 +24,7 @@ export interface ChannelPart {
 }
 export interface What extends ChannelPart {
   stable: boolean;
+  pole: string | null;
   name: string | null;
   vocabulary: { query: VocabularyView; key: VocabularyView } | null;
   count?: number;
@@ -164,6 +167,8 @@ export interface ExplanationDocument {
   transfer: readonly Transfer[];
   rivals: readonly { key: number; attention: number; gap: number; channels: readonly { channel: number; value: number }[] }[];
   features: Features | null;
+  /** What of this was named by a run of names; null: none was given. */
+  names?: KnownNames | null;
   sentence: string;
   seconds: number;
   pattern?: Pattern;

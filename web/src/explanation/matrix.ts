@@ -1,4 +1,5 @@
 // The one table: writers by channels, and what is merged so that rows and columns keep their sums.
+import { nameText } from '../kit/names';
 import { sum } from '../numbers';
 import type { ExplanationDocument, Row, Side, VocabularyView } from './document';
 
@@ -10,6 +11,8 @@ export interface Column {
   total: number;
   block: boolean;
   vocabulary: { query: VocabularyView; key: VocabularyView } | null;
+  /** What the channel is called, with its test. */
+  known: string;
 }
 export interface Line {
   row: Row;
@@ -25,6 +28,12 @@ export interface Matrix {
 
 const COLUMNS = 10;
 
+/** A name with its test as a line of a tooltip; empty where there is none. */
+export const named = (data: Pick<ExplanationDocument, 'names'>, signal: string): string => {
+  const name = data.names?.signals[signal];
+  return name ? `\n${signal}: ${nameText(name)}` : '';
+};
+
 /** Channels by number, and those whose number would mean nothing with other texts as one. */
 export const channelNames = (data: Pick<ExplanationDocument, 'numbered'>, channels: readonly number[]): string => {
   const known = channels.filter((channel) => data.numbered === null || data.numbered.includes(channel));
@@ -35,10 +44,10 @@ export const channelNames = (data: Pick<ExplanationDocument, 'numbered'>, channe
 export const columnsOf = (data: ExplanationDocument): Column[] => {
   const shown = data.what.filter((one) => one.stable && one.channel !== 'others').slice(0, COLUMNS);
   const rest = data.what.filter((one) => !shown.includes(one));
-  const columns: Column[] = shown.map((one) => ({ channels: [one.channel], title: String(one.channel), name: one.name, total: one.log_odds, block: false, vocabulary: one.vocabulary }));
+  const columns: Column[] = shown.map((one) => ({ channels: [one.channel], title: String(one.channel), name: one.name, total: one.log_odds, block: false, vocabulary: one.vocabulary, known: named(data, `${data.head} ch${one.channel} ${one.pole}`) }));
   if (rest.length) {
     const count = sum(rest.map((one) => one.count ?? 1));
-    columns.push({ channels: rest.map((one) => one.channel), title: 'others', name: `${count} other channels as one block`, total: sum(rest.map((one) => one.log_odds)), block: true, vocabulary: null });
+    columns.push({ channels: rest.map((one) => one.channel), title: 'others', name: `${count} other channels as one block`, total: sum(rest.map((one) => one.log_odds)), block: true, vocabulary: null, known: '' });
   }
   return columns;
 };

@@ -1,6 +1,7 @@
 // The page of an explanation, in the order in which a person asks.
 import { useMemo, useState } from 'preact/hooks';
 import type { Cell, Host } from '../host';
+import { Named, NamesTable } from '../kit/names';
 import { Numbers } from '../kit/numbers';
 import { Page } from '../kit/page';
 import { Tok, Tokens } from '../kit/tokens';
@@ -55,6 +56,14 @@ const Account = ({ data, host }: { data: GrowingDocument; host: Host }) => {
     <>
       {place && log_odds ? log_odds.keys > 1 ? <Place data={known} /> : null : <Pending title="Place or content?" />}
       {cause ? <WhatAndWho data={known} host={host} /> : <Pending title="What and who" />}
+      {data.names ? (
+        <section class="names">
+          <h2>Names</h2>
+          <figure>
+            <NamesTable names={data.names} />
+          </figure>
+        </section>
+      ) : null}
       {consequence && proof ? <Consequence data={known} /> : <Pending title="Consequence" />}
       {proof && verdict ? <Proof data={known} /> : <Pending title="Proof" />}
       {isWhole(data) ? (
@@ -119,6 +128,13 @@ const Head = ({ data, host }: { data: GrowingDocument; host: Host }) => {
             <span class="chip unknown">not yet proved</span>
           </p>
         </>
+      )}
+      {[`${data.head} sink`, data.head].map((signal) =>
+        data.names?.signals[signal] ? (
+          <p class="named">
+            {signal}: <Named names={data.names} signal={signal} />
+          </p>
+        ) : null,
       )}
       <dl class="facts">
         {facts.map(([name, value]) => (

@@ -11,7 +11,7 @@ import { listed, plural } from '../text';
 import type { ExplanationDocument, Row, Side } from './document';
 import { SIDES } from './document';
 import type { Column, Line } from './matrix';
-import { channelNames, matrixOf } from './matrix';
+import { channelNames, matrixOf, named } from './matrix';
 import { CONTROLS, HINT, inTokens, SIDE_WORDS, spoken, WriterName } from './names';
 import { Unfolded } from './through';
 
@@ -196,7 +196,10 @@ const Entry = ({ line, data, columns, strongest, range, host }: Omit<GroupProps,
   const tokenText = useTokenText();
   const { row, values } = line;
   const name = `${spoken(row.writer, row.count)}${row.reads === null ? '' : ` reading ${tokenText(row.reads)}`}`;
-  const hint = row.vocabulary ? HINT + inTokens(row.vocabulary) : '';
+  const signal = `${data.head} ${row.side} ${row.writer}`;
+  const tag = data.names?.signals[signal];
+  const known = named(data, signal) + (row.reads === null ? '' : named(data, row.writer));
+  const hint = known + (row.vocabulary ? HINT + inTokens(row.vocabulary) : '');
   const folds = row.through.length > 0 || row.neurons.length > 0;
   const explains = host.explain && row.side === 'query' && row.reads !== null;
   const part = { side: row.side, writer: row.writer, reads: row.reads };
@@ -215,6 +218,7 @@ const Entry = ({ line, data, columns, strongest, range, host }: Omit<GroupProps,
             {row.cause ? <span class="mark">cause</span> : null}
           </span>
           <Beside row={row} />
+          {tag?.text ? <span class="role">{tag.verdict}</span> : null}
           {explains ? (
             <button type="button" class="small explain" onClick={() => host.explain?.({ head: row.writer, query: data.query, key: row.reads ?? 0 })}>
               why?
@@ -223,7 +227,7 @@ const Entry = ({ line, data, columns, strongest, range, host }: Omit<GroupProps,
         </th>
         {values.map((value, i) => {
           const column = columns[i] as Column;
-          const words = `${name}\n${column.block ? column.name : `channel ${column.title}${column.name ? `, ${column.name}` : ''}`}\nlog-odds ${signed(value, 3)}`;
+          const words = `${name}\n${column.block ? column.name : `channel ${column.title}${column.name ? `, ${column.name}` : ''}`}\nlog-odds ${signed(value, 3)}${column.known}`;
           return (
             <td class={`cell ${value < 0 ? 'neg' : 'pos'} ${column.block ? 'block' : ''}`} role="gridcell" tabIndex={-1} data-cell={`${i}`} style={{ '--a': (Math.abs(value) / strongest).toFixed(3) }} aria-label={words.replace(/\n/g, ', ')} {...tip.on(words)} />
           );
@@ -267,7 +271,7 @@ const Feet = ({ columns, total }: { columns: readonly Column[]; total: number })
       <tr class="what">
         <th scope="row">what: all writers</th>
         {columns.map((column, i) => (
-          <td class="foot" role="gridcell" tabIndex={-1} data-cell={i} {...tip.on(`${column.block ? column.name : `channel ${column.title}${column.name ? `, ${column.name}` : ''}`}\nall writers: log-odds ${signed(column.total, 3)}${column.vocabulary ? `${HINT}${inTokens(column.vocabulary.query, 'query: ')}${inTokens(column.vocabulary.key, 'key: ')}` : ''}`)}>
+          <td class="foot" role="gridcell" tabIndex={-1} data-cell={i} {...tip.on(`${column.block ? column.name : `channel ${column.title}${column.name ? `, ${column.name}` : ''}`}\nall writers: log-odds ${signed(column.total, 3)}${column.known}${column.vocabulary ? `${HINT}${inTokens(column.vocabulary.query, 'query: ')}${inTokens(column.vocabulary.key, 'key: ')}` : ''}`)}>
             <span class="up">
               <i class={`fill ${column.total < 0 ? 'neg' : 'pos'}`} style={{ height: `${(100 * Math.abs(column.total)) / most}%` }} />
             </span>

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwise.files import write_text
+from headwise.known_names import anchor
 from headwise.show.kit.escape import attribute, text
 from headwise.show.kit.page import page, script
 
@@ -99,7 +100,7 @@ def _card(one: NamedSubject) -> str:
     verdict = f'<span class="verdict {one.verdict.split()[0]}">{text(one.verdict)}</span>'
     name = "no rule explains more than it costs" if one.name is None else one.name.text
     head = f"<h2><bdi>{text(one.subject)}</bdi> {verdict}</h2><p class=name>{text(name)}</p>"
-    return f"<article {marked}>{head}{_numbers(one)}{_details(one)}</article>"
+    return f"<article id={attribute(anchor(str(one.subject)))} {marked}>{head}{_numbers(one)}{_details(one)}</article>"
 
 
 def _numbers(one: NamedSubject) -> str:

@@ -13,7 +13,7 @@ from headwise.why.sentence import spoken
 
 if TYPE_CHECKING:
     from headwise.types import Component, Side
-    from headwise.why.explain import Explanation
+    from headwise.why.explanation import Explanation
 
 
 def figure(why: Explanation) -> go.Figure:

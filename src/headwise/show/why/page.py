@@ -9,23 +9,27 @@ from typing import TYPE_CHECKING, Any
 from headwise import files
 from headwise.show import notebook
 from headwise.show.kit.page import mounted
+from headwise.show.naming.known import linked
 from headwise.why.document import to_json
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from headwise.why.explain import Explanation
+    from headwise.why.explanation import Explanation
 
 WIDE = 1000
 """Prompts longer than this carry their pattern in one byte a cell instead of two."""
 
 
-def page(why: Explanation) -> str:
-    """The page of the explanation's own document, and the head's whole pattern."""
+def page(why: Explanation, beside: Path | None = None) -> str:
+    """The page of the explanation's own document, and the head's whole pattern.
+
+    ``beside`` is the folder that it will be in, from which evidence is linked.
+    """
     quoted = {*why.tokens, why.answer.text, why.answer.wrong_text}
     data = {
-        **to_json(why),
+        **linked(to_json(why), why.names, beside),
         "pattern": _pattern(why.pattern),
         # The tokens as the sentences quote them, so that the page can keep each in one piece.
         "quoted": sorted(map(repr, quoted), key=len, reverse=True),
@@ -35,7 +39,7 @@ def page(why: Explanation) -> str:
 
 def write_page(why: Explanation, path: str | Path) -> Path:
     """Write the page; a reader never sees half of it."""
-    return files.write_text(path, page(why))
+    return files.write_text(path, page(why, Path(path).parent))
 
 
 def _title(why: Explanation) -> str:

@@ -14,7 +14,7 @@ from headwise.why.sentence import signed, spoken
 if TYPE_CHECKING:
     from headwise.bases.cell import ChannelSplit
     from headwise.types import Component, Side
-    from headwise.why.explain import Explanation
+    from headwise.why.explanation import Explanation
 
 
 def what_in_full(why: Explanation, split: ChannelSplit, top: int) -> RenderableType:

@@ -9,20 +9,23 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headwise.show.kit.terminal import quoted, table
+from headwise.show.naming.known import names_lines
 from headwise.strings import counted
+from headwise.why.names import names_of
 from headwise.why.proof import Outcome, Proof
 from headwise.why.sentence import signed, spoken, telling_role
 from headwise.why.vocabulary import HINT
 
 if TYPE_CHECKING:
     from headwise.types import Component, Head, Side
-    from headwise.why.explain import Explanation
+    from headwise.why.explanation import Explanation
     from headwise.why.vocabulary import VocabularyView
     from headwise.why.what import What
     from headwise.why.who import WriterRow
 
 COLUMNS, TOP_WRITERS, TOP_FEATURE_WRITERS = 4, 8, 4
 BAR = 8
+NAMES = 8
 SIDES: tuple[Side, ...] = ("query", "key")
 
 
@@ -31,6 +34,7 @@ def explanation(why: Explanation, *, vocabulary: bool = True) -> RenderableType:
     return Group(
         *_question(why),
         *_table_of(why),
+        *_names(why),
         *_features(why),
         *_does(why),
         *_proof(why),
@@ -157,6 +161,19 @@ def _cells(values: Sequence[float], total: float) -> list[str]:
 def _channel_name(what: What, n: int) -> str:
     part = what.shown[n]
     return part.name or f"ch {part.channel}"
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def _names(why: Explanation) -> list[RenderableType]:
+    """What of the table has been named: never a name without its verdict and its evidence."""
+    if why.names is None:
+        return []
+    return [
+        _heading("Names, tested on other texts"),
+        *names_lines(why.names, names_of(why).values(), top=NAMES, indent=2),
+    ]
 
 
 # --- named features, consequence, proof ------------------------------------------------------------------------------
