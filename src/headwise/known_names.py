@@ -19,15 +19,16 @@ from pydantic import ConfigDict
 from headwise import jsons
 from headwise.basis_names import BasisKind, BasisName, Frame
 from headwise.errors import HeadwiseError
-from headwise.scale.manifest import AGAIN, read_finished
+from headwise.scale.manifest import AGAIN, BasisShape, read_finished
 from headwise.strings import counted, in_short, shortened
 from headwise.types import Component, Estimate, Head, Side, Signal
-from headwise.validation import Row, Sha256, Shape, check
+from headwise.validation import Index, Row, Sha256, Shape, check
 
 KIND = "names"
 DOCUMENT = "names.json"
 PAGE = "names.html"
 MAKE = "headwise name SOURCE --out DIR"
+NameVerdicts = Literal["named", "beyond chance", "no name", "too rare"]
 GIVE = f"give the folder that `{MAKE}` made"
 
 
@@ -268,6 +269,56 @@ def anchor(signal: str) -> str:
     return "_".join(quote(part, safe="+").replace("_", "%5F") for part in signal.split(" "))
 
 
+# --- names inside another document, as :meth:`KnownNames.to_json` writes them -----------------------------------------
+
+
+class _Accuracy(Shape):
+    mean: float
+    low: float
+    high: float
+
+
+class NameShape(Shape):
+    """One name of a file."""
+
+    level: str
+    text: str | None
+    verdict: NameVerdicts
+    accuracy: _Accuracy | None
+    q: float
+    flags: Row[str]
+    by: str
+    evidence: str
+
+
+class NamesShape(Shape):
+    """The names of a file."""
+
+    run: str | None
+    corpus: str
+    basis: BasisShape
+    other_basis: Index
+    signals: dict[str, NameShape]
+
+    def known(self, model: str, weight_hash: str) -> KnownNames:
+        """The names themselves, of the model that the file is of."""
+        found = {
+            signal: KnownName(
+                signal=signal,
+                level=one.level,
+                text=one.text,
+                verdict=one.verdict,
+                accuracy=None if (a := one.accuracy) is None else Estimate(a.mean, a.low, a.high, 0, 0),
+                q=one.q,
+                flags=one.flags,
+                by=one.by,
+                evidence=one.evidence,
+            )
+            for signal, one in self.signals.items()
+        }
+        return KnownNames(model, weight_hash, self.basis.name, self.corpus, self.run, found, self.other_basis)
+
+
 # --- the document that a run wrote -----------------------------------------------------------------------------------
 
 
@@ -292,7 +343,7 @@ class _NameEntry(_Known):
     signal: str
     level: str
     name: _NameText | None
-    verdict: Literal["named", "beyond chance", "no name", "too rare"]
+    verdict: NameVerdicts
     q: float
     balanced_accuracy: _Interval | None
     flags: Row[str]

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from browsing import Opener, browsed, fits
+from known import names_folder
 from tiny import prompts_of, tiny
 
 import headwise
 from headwise.basis_names import BasisName
 from headwise.circuits.circuit import Circuit, Edge, Node
+from headwise.naming.sources import signals_of
 from headwise.show.circuits.page import circuit_page
 
 pytestmark = browsed
@@ -69,6 +71,27 @@ def test_channels_that_change_with_the_texts_have_no_number(show: Opener, large:
             "pointermove", {"clientX": 9, "clientY": 9}
         )
         assert page.locator(".tip").inner_text().endswith(f"channels {said}")
+
+
+def test_names_are_beside_their_edges_with_verdict_and_evidence(
+    show: Opener, circuit: Circuit, tmp_path: Path
+) -> None:
+    hostile = "the source is <img src=x onerror=document.title='broken'>"
+    verdicts = {str(one): "named" for one in signals_of([circuit])[0]}
+    verdicts |= {str(node.cell.head): "beyond chance" for node in circuit.heads}
+    folder = names_folder(tmp_path / "names", tiny("llama"), verdicts, hostile)
+    page = show(circuit_page(circuit.with_names(folder), tmp_path))
+    page.click("button.all") if page.locator("button.all").is_visible() else None
+    rows = [row for row in page.locator("tr.pick").all() if "side" in row.locator("td").nth(2).inner_text()]
+    assert rows
+    for row in rows:
+        said = row.locator("td").nth(5).inner_text()
+        assert hostile in said and "named" in said and "0.81" in said
+        assert (row.locator("a").get_attribute("href") or "").startswith("names/names.html#L")
+    page.locator("g.node.head").first.hover()
+    assert "(beyond chance, accuracy 0.81)" in page.locator(".tip").inner_text()
+    assert page.locator(".names tbody tr").count() == len(verdicts)
+    assert fits(page)
 
 
 def test_it_opens_at_the_answer_and_grows_on_request(show: Opener, large: Circuit) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.basis_names import BasisName
+from headwise.circuits.reach import closure
 from headwise.errors import HeadwiseError
+from headwise.known_names import KnownNames, NamesLike
 from headwise.strings import counted
 from headwise.tracing.through import Unit
 from headwise.types import AnswerIds, Cell, Component, Head, Side, Sides, Signal
@@ -198,6 +199,8 @@ class Circuit:
     """What the channels of its edges are channels of."""
     accounts: tuple[Edge, ...] = ()
     """What MLPs owe to what they read. Never counted as causal; :meth:`causal` leaves them out."""
+    names: KnownNames | None = field(default=None, compare=False, repr=False)
+    """Names of heads and signals with their tests, where a run of names was given."""
 
     @cached_property
     def by_id(self) -> dict[str, Node]:
@@ -283,7 +286,7 @@ class Circuit:
         for end in (source, target):
             self.node(end)
         every = (*self.edges, *self.accounts)
-        inside = _closure(source, every, forward=True) & _closure(target, every, forward=False)
+        inside = closure(source, every, forward=True) & closure(target, every, forward=False)
         return self._with(self.edges, self.accounts, inside)
 
     def _reaching(self, edges: Iterable[Edge], accounts: Iterable[Edge]) -> Circuit:
@@ -291,7 +294,7 @@ class Circuit:
         ends = [n.id for n in self.nodes if n.kind == "answer"]
         alive = set(self.by_id)
         if ends:
-            alive = set().union(*(_closure(end, (*edges, *accounts), forward=False) for end in ends))
+            alive = set().union(*(closure(end, (*edges, *accounts), forward=False) for end in ends))
         return self._with(edges, accounts, alive)
 
     def _with(self, edges: Iterable[Edge], accounts: Iterable[Edge], nodes: set[str]) -> Circuit:
@@ -305,6 +308,13 @@ class Circuit:
             accounts=inside(accounts),
             counterfactuals=tuple(c for c in self.counterfactuals if c.target in nodes),
         )
+
+    def with_names(self, names: NamesLike) -> Circuit:
+        """The same circuit with the names of its heads and signals, from the folder that ``headwise name`` made or from
+        its result: on the page, in the file and in every export, each with its verdict and its evidence."""
+        from headwise.circuits.named import with_names
+
+        return with_names(self, names)
 
     # --- out of headwise -------------------------------------------------------------------------------------------
 
@@ -374,21 +384,6 @@ class Circuit:
         from headwise.show.notebook import circuit
 
         return circuit(self)
-
-
-def _closure(start: str, edges: Iterable[Edge], *, forward: bool) -> set[str]:
-    """Every node that edges lead to from one, or from which they lead to it."""
-    links: dict[str, list[str]] = {}
-    for edge in edges:
-        a, b = (edge.source, edge.target) if forward else (edge.target, edge.source)
-        links.setdefault(a, []).append(b)
-    seen, queue = {start}, deque([start])
-    while queue:
-        for following in links.get(queue.popleft(), ()):
-            if following not in seen:
-                seen.add(following)
-                queue.append(following)
-    return seen
 
 
 def node_of(component: Component, position: int, attention: float | None = None) -> Node:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.circuits.circuit import Circuit, Node
+from headwise.circuits.named import best, edge_names, name_fields, node_names
 from headwise.files import write_bytes
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def to_networkx(circuit: Circuit) -> networkx.MultiDiGraph:
     import networkx
 
     graph = networkx.MultiDiGraph(model=circuit.model, mode=circuit.mode, tokens=list(circuit.tokens))
+    if circuit.names is not None:
+        graph.graph["names"] = circuit.names.folder
     for node in circuit.nodes:
         graph.add_node(
             node.id,
@@ -30,6 +33,7 @@ def to_networkx(circuit: Circuit) -> networkx.MultiDiGraph:
             key=node.key,
             attention=node.attention,
             label=circuit.label(node.id),
+            **name_fields(node_names(circuit, node)),
         )
     for edge in (*circuit.edges, *circuit.accounts):
         graph.add_edge(
@@ -41,6 +45,7 @@ def to_networkx(circuit: Circuit) -> networkx.MultiDiGraph:
             side=edge.side,
             weight=edge.weight,
             channels=list(edge.channels),
+            **name_fields(edge_names(circuit, edge)),
         )
     return graph
 
@@ -98,7 +103,7 @@ def to_attribution_graph(circuit: Circuit) -> dict[str, Any]:
             "ctx_idx": node.query,
             "feature_type": _FEATURE_TYPES[node.kind],
             "jsNodeId": node.id,
-            "clerp": circuit.label(node.id),
+            "clerp": _clerp(circuit, node),
             "influence": None,
             "activation": node.attention,
             "is_target_logit": node.kind == "answer",
@@ -115,6 +120,7 @@ def to_attribution_graph(circuit: Circuit) -> dict[str, Any]:
             "channels": list(e.channels),
             "kind": e.kind,
             "unit": e.unit,
+            **name_fields(edge_names(circuit, e)),
         }
         for e in (*circuit.edges, *circuit.accounts)
     ]
@@ -132,6 +138,7 @@ def to_attribution_graph(circuit: Circuit) -> dict[str, Any]:
                 "mode": circuit.mode,
                 "weight_hash": circuit.weight_hash,
                 "n_layers": top,
+                **({} if circuit.names is None else {"names": circuit.names.folder}),
             },
         },
         "qParams": {"pinnedIds": [], "supernodes": [], "linkType": "both", "clickedId": "", "sg_pos": ""},
@@ -141,6 +148,12 @@ def to_attribution_graph(circuit: Circuit) -> dict[str, Any]:
             node.id: _pairs(circuit, node) for node in circuit.heads if circuit.into(node.id)
         },
     }
+
+
+def _clerp(circuit: Circuit, node: Node) -> str:
+    """What viewers write beside a node: its label, and its name with how that fared."""
+    found = best(node_names(circuit, node))
+    return circuit.label(node.id) + ("" if found is None or found.text is None else f": {found.said}")
 
 
 def _pairs(circuit: Circuit, node: Node) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from headwise import jsons
 from headwise.circuits.circuit import Circuit, Edge
+from headwise.circuits.named import edge_names, names_in, node_names
 from headwise.circuits.schema import SCHEMA, CircuitShape, require_fit, require_prompt
 from headwise.errors import HeadwiseError
 from headwise.files import write_json
+from headwise.known_names import KnownName
 from headwise.validation import check, quoted
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
                 "query": n.query,
                 "key": n.key,
                 "attention": n.attention,
+                **_names(node_names(circuit, n)),
             }
             for n in circuit.nodes
         ],
@@ -61,6 +64,7 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
                 **({} if e.signal is None else {"signal": list(e.signal)}),
                 "kind": e.kind,
                 "unit": e.unit,
+                **_names(edge_names(circuit, e)),
             }
             for e in (*circuit.edges, *circuit.accounts)
         ],
@@ -76,9 +80,15 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
             }
             for c in circuit.counterfactuals
         ],
+        **({} if circuit.names is None else {"names": circuit.names.to_json(names_in(circuit))}),
         "notes": list(circuit.notes),
         "seconds": circuit.seconds,
     }
+
+
+def _names(found: dict[str, KnownName]) -> dict[str, list[str]]:
+    """What names of the file's own list are about a node or an edge; nothing where there are none."""
+    return {"names": list(found)} if found else {}
 
 
 def in_order(circuit: Circuit) -> Circuit:

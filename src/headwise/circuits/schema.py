@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from headwise.circuits.circuit import ABSOLUTE, Circuit, Counterfactual, Edge, EdgeKind, Node, NodeKind
 from headwise.errors import HeadwiseError
+from headwise.known_names import NamesShape
 from headwise.model.batch import checked_start
 from headwise.scale.manifest import BasisShape
 from headwise.tokens import NoTokenizer, shown, shown_after
@@ -35,6 +36,7 @@ class NodeShape(Shape):
     query: Index
     key: Index
     attention: Attention | None
+    names: Row[str] = ()
 
     @model_validator(mode="after")
     def _as_its_kind(self) -> Self:
@@ -65,6 +67,7 @@ class EdgeShape(Shape):
     signal: Row[float] | None = None
     kind: EdgeKind = "causal"
     unit: Unit | None = None
+    names: Row[str] = ()
 
     @model_validator(mode="after")
     def _channels_agree(self) -> Self:
@@ -125,6 +128,7 @@ class CircuitShape(Shape):
     nodes: Row[NodeShape]
     edges: Row[EdgeShape]
     counterfactuals: Row[CounterfactualShape]
+    names: NamesShape | None = None
     notes: Row[str]
     seconds: Annotated[float, Field(ge=0)]
 
@@ -173,6 +177,7 @@ class CircuitShape(Shape):
             top=self.top,
             start=self.start,
             basis=ABSOLUTE if self.basis is None else self.basis.name,
+            names=None if self.names is None else self.names.known(self.model.name, self.model.weight_hash),
         )
 
 

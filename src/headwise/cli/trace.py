@@ -65,6 +65,7 @@ def trace(
     prompt_file: options.PromptFile = None,
     chat: options.Chat = False,
     start: options.Start = 0,
+    names: options.Names = None,
     model: options.Model = None,
     as_json: options.Json = False,
     html: options.Html = None,
@@ -83,6 +84,10 @@ def trace(
     from headwise.tokens import chat_prompt
 
     loaded = load(model)
+    if names is not None:
+        from headwise.known_names import KnownNames
+
+        KnownNames.load(names).fit(loaded.name, loaded.weight_hash)  # refused before anything is traced
     given = chat_prompt(loaded.tokenizer, text) if chat else text
     with Working("tracing") as progress:
         progress.stage("searching" + (" and verifying" if verify else ""))
@@ -106,6 +111,8 @@ def trace(
             mlp_floor=mlp_floor,
             mlp_depth=mlp_depth,
         )
+    if names is not None:
+        circuit = circuit.with_names(names)
     if save is not None:
         circuit.save(save)
     if html is not None:

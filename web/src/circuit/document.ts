@@ -1,4 +1,6 @@
 // A circuit file's document (docs: The circuit file).
+import type { KnownNames } from '../kit/names';
+
 export type NodeKind = 'head' | 'mlp' | 'embedding' | 'bias' | 'offset' | 'answer';
 export type Side = 'query' | 'key';
 export type EdgeKind = 'causal' | 'account';
@@ -12,6 +14,8 @@ export interface CircuitNode {
   query: number;
   key: number;
   attention: number | null;
+  /** What names are about it. */
+  names?: readonly string[];
 }
 
 export interface CircuitEdge {
@@ -23,6 +27,7 @@ export interface CircuitEdge {
   kind?: EdgeKind;
   /** What the weight of an account is a part of. */
   unit?: Unit;
+  names?: readonly string[];
 }
 
 export interface CircuitDocument {
@@ -38,6 +43,7 @@ export interface CircuitDocument {
   basis?: { kind: string };
   nodes: readonly CircuitNode[];
   edges: readonly CircuitEdge[];
+  names?: KnownNames | null;
   notes: readonly string[];
   counterfactuals?: readonly { target: string; side: string; attention: number; predicted: number }[];
 }

@@ -1,5 +1,7 @@
 // The edges of a drawing as a table that sorts by every column.
 import { useState } from 'preact/hooks';
+import type { KnownNames } from '../kit/names';
+import { bestOf, Named } from '../kit/names';
 import { number } from '../numbers';
 import type { Graph, GraphEdge, GraphNode } from './graph';
 import { channelsOf } from './graph';
@@ -14,9 +16,10 @@ interface EdgesProps {
   pinned: string | null;
   matches: ((node: GraphNode) => boolean) | null;
   onPick: (id: string) => void;
+  names?: KnownNames | null | undefined;
 }
 
-export const Edges = ({ graph, pinned, matches, onPick }: EdgesProps) => {
+export const Edges = ({ graph, pinned, matches, onPick, names }: EdgesProps) => {
   const [[field, direction], setSort] = useState<[Field, 1 | -1]>(['weight', -1]);
   const [all, setAll] = useState(false);
   const nameOf = useName();
@@ -53,6 +56,7 @@ export const Edges = ({ graph, pinned, matches, onPick }: EdgesProps) => {
                   </button>
                 </th>
               ))}
+              {names ? <th scope="col">name</th> : null}
             </tr>
           </thead>
           <tbody>
@@ -63,6 +67,7 @@ export const Edges = ({ graph, pinned, matches, onPick }: EdgesProps) => {
                 <td class={e.line}>{LINES[e.line]}</td>
                 <td class="n">{number(e.weight)}</td>
                 <td>{channelsOf(e)}</td>
+                {names ? <td>{<Named names={names} signal={bestOf(names, e.names)} />}</td> : null}
               </tr>
             ))}
           </tbody>

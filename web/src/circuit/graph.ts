@@ -17,6 +17,8 @@ export interface GraphNode {
   size: number;
   /** One of those that a page singles out. */
   marked?: boolean;
+  /** What names are about it. */
+  names?: readonly string[] | undefined;
 }
 
 /** What an edge says: a side that it was removed from, an account through an MLP, or a share of the answer. */
@@ -33,6 +35,7 @@ export interface GraphEdge {
   channels: readonly number[];
   /** Whether they go by number: most channels of a balanced basis change with its texts. */
   numbered: boolean;
+  names?: readonly string[] | undefined;
   size: number;
 }
 
@@ -73,6 +76,7 @@ export const graphOf = (data: CircuitDocument): Graph => {
     title: n.kind === 'answer' ? (data.answer === null ? 'answer' : isolated(short(visible(data.answer), 14))) : nameOf(n),
     sub: n.kind === 'head' ? (n.key === n.query ? 'reads itself' : `reads ${quoted(data.tokens, n.key, 9)} ${n.key}`) : '',
     attention: n.attention,
+    names: n.names,
     size: 1,
   });
   const nodes = new Map(data.nodes.map((n) => [n.id, node(n)]));
@@ -82,7 +86,7 @@ export const graphOf = (data: CircuitDocument): Graph => {
     .map((e, i): GraphEdge => {
       const line: Line = kindOf(e) === 'account' ? 'account' : nodes.get(e.target)?.kind === 'answer' ? 'answer' : e.side === 'key' ? 'key' : 'query';
       const unit = e.unit ?? (line === 'answer' ? 'answer' : 'attention');
-      return { id: `e${i}`, source: e.source, target: e.target, line, unit, weight: e.weight ?? 0, channels: e.channels, numbered, size: 1 };
+      return { id: `e${i}`, source: e.source, target: e.target, line, unit, weight: e.weight ?? 0, channels: e.channels, numbered, names: e.names, size: 1 };
     });
   return { nodes, edges };
 };
@@ -173,7 +177,7 @@ export const grouped = (graph: Graph, by: Grouping): Graph => {
     if (source === target) continue;
     const id = `${source}|${target}|${e.line}|${e.unit}`;
     const known = edges.get(id);
-    edges.set(id, known ? { ...known, weight: known.weight + e.weight, size: known.size + 1, channels: [...new Set([...known.channels, ...e.channels])] } : { ...e, id, source, target });
+    edges.set(id, known ? { ...known, weight: known.weight + e.weight, size: known.size + 1, channels: [...new Set([...known.channels, ...e.channels])], names: [...new Set([...(known.names ?? []), ...(e.names ?? [])])] } : { ...e, id, source, target });
   }
   return { nodes, edges: [...edges.values()] };
 };

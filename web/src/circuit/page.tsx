@@ -1,6 +1,7 @@
 // The page of a circuit: it opens at the answer with the edges that carry most, and grows on request.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Host } from '../host';
+import { NamesTable } from '../kit/names';
 import { Page } from '../kit/page';
 import { Tokens } from '../kit/tokens';
 import { signed } from '../numbers';
@@ -124,7 +125,7 @@ export const CircuitView = ({ data, host }: { data: CircuitDocument; host: Host 
       {whole.edges.length ? (
         <figure>
           <LineKey lines={lines} />
-          <Picture graph={graph} by={by} pinned={pinned} onPin={setPinned} found={found} label="Circuit: tokens from left to right, layers from the bottom up" />
+          <Picture graph={graph} by={by} pinned={pinned} onPin={setPinned} found={found} label="Circuit: tokens from left to right, layers from the bottom up" names={data.names} />
           {pin ? (
             <div class="pin-panel" role="status">
               <b>{nameOf(pin)}</b>{' '}
@@ -149,7 +150,13 @@ export const CircuitView = ({ data, host }: { data: CircuitDocument; host: Host 
       ) : (
         <p class="empty">This circuit is empty: there is nothing to draw.</p>
       )}
-      <Edges graph={graph} pinned={pinned} matches={search ? found : null} onPick={setPinned} />
+      <Edges graph={graph} pinned={pinned} matches={search ? found : null} onPick={setPinned} names={data.names} />
+      {data.names ? (
+        <>
+          <h2>Names</h2>
+          <NamesTable names={data.names} />
+        </>
+      ) : null}
       <HowTo account={lines.includes('account')} />
     </section>
   );

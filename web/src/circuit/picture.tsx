@@ -1,6 +1,8 @@
 // A graph drawn: boxes for components, lines for what they wrote, tokens below. Boxes can be pointed at, walked through
 // with the keyboard, and pinned.
 import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { KnownNames } from '../kit/names';
+import { nameLines } from '../kit/names';
 import { useTip } from '../kit/tip';
 import { Tokens } from '../kit/tokens';
 import { number } from '../numbers';
@@ -26,6 +28,7 @@ interface PictureProps {
   label: string;
   /** What a line's weight means, where the usual words do not fit. */
   meaning?: Partial<Record<Line, string>>;
+  names?: KnownNames | null | undefined;
 }
 
 /** A node in words. */
@@ -40,7 +43,7 @@ export const useName = (): ((node: GraphNode) => string) => {
   };
 };
 
-export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label, meaning = {} }: PictureProps) => {
+export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label, meaning = {}, names }: PictureProps) => {
   const tokens = useContext(Tokens);
   const tip = useTip();
   const nameOf = useName();
@@ -72,6 +75,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
   const nodeText = (node: GraphNode): string => {
     const lines = [nameOf(node)];
     if (node.attention !== null) lines.push(`attention ${number(node.attention)}`);
+    lines.push(...nameLines(names, node.names));
     const list = (title: string, edges: GraphEdge[], end: 'source' | 'target') => {
       if (!edges.length) return;
       lines.push(`${title}:`);
@@ -88,7 +92,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
   const edgeText = (e: GraphEdge): string => {
     const ends = [e.source, e.target].map((id) => graph.nodes.get(id)).map((n) => (n ? nameOf(n) : '?'));
     const channels = e.channels.length ? `\n${e.channels.length === 1 ? 'channel' : 'channels'} ${channelsOf(e, 12)}` : '';
-    return `${ends[0]} → ${ends[1]}\n${says[e.line]}${e.line === 'account' && !meaning.account ? ` of the ${e.unit === 'answer' ? 'answer' : 'attention taken'}` : ''} ${number(e.weight)}${e.size > 1 ? `, ${e.size} edges` : ''}${channels}`;
+    return `${ends[0]} → ${ends[1]}\n${says[e.line]}${e.line === 'account' && !meaning.account ? ` of the ${e.unit === 'answer' ? 'answer' : 'attention taken'}` : ''} ${number(e.weight)}${e.size > 1 ? `, ${e.size} edges` : ''}${channels}${nameLines(names, e.names).map((line) => `\n${line}`).join('')}`;
   };
   const pin = (id: string) => onPin?.(pinned === id ? null : id);
 

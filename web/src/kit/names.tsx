@@ -28,6 +28,16 @@ export const nameText = (name: KnownName): string => {
   return name.text === null ? name.verdict : `“${isolated(readable(name.text))}” (${name.verdict}${accuracy})`;
 };
 
+/** Of some subjects the first that has words, or else the first. */
+export const bestOf = (names: KnownNames, signals: readonly string[] = []): string => signals.find((one) => names.signals[one]?.text) ?? signals[0] ?? '';
+
+/** The names of some subjects, each with its test, as lines of a tooltip. */
+export const nameLines = (names: KnownNames | null | undefined, signals: readonly string[] = []): string[] =>
+  signals.flatMap((signal) => {
+    const name = names?.signals[signal];
+    return name ? [`${signal}: ${nameText(name)}`] : [];
+  });
+
 const STATES: Record<string, string> = { named: 'good', 'beyond chance': 'mixed' };
 
 /** An address that leads to a file and to nothing else: no scheme but that of files, no other machine. */

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headwise.circuits.named import names_in
 from headwise.show.kit.terminal import table
+from headwise.show.naming.known import names_lines
 from headwise.strings import counted
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ def circuit_summary(circuit: Circuit, top: int) -> RenderableType:
         parts.append(Text(f"… and {counted(len(ordered) - top, 'more edge')}"))
     if circuit.accounts:
         parts += _through(circuit, top)
+    if circuit.names is not None:
+        found = names_in(circuit).values()
+        parts += [Text("\nnames, tested on other texts:"), *names_lines(circuit.names, found, top=top)]
     checked = [abs(c.edited - c.predicted) for c in circuit.counterfactuals if c.edited is not None]
     if checked:
         parts.append(
