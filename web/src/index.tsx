@@ -7,6 +7,9 @@ import { ExplanationPage } from './explanation/page';
 import type { Host } from './host';
 import './style/index.css';
 
+/** What a notebook's widget is. */
+export { widget } from './widget';
+
 /** What the app's own script, which is in no saved page, takes from here. */
 export { inside } from 'headwise:inside';
 

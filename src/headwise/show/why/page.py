@@ -23,10 +23,12 @@ WIDE = 1000
 
 
 def page(why: Explanation, beside: Path | None = None) -> str:
-    """The page of the explanation's own document, and the head's whole pattern.
+    """The page of the explanation; ``beside`` is the folder that it will be in, from which evidence is linked."""
+    return mounted(_title(why), drawn(why, beside), notebook.explanation(why))
 
-    ``beside`` is the folder that it will be in, from which evidence is linked.
-    """
+
+def drawn(why: Explanation, beside: Path | None = None) -> dict[str, Any]:
+    """What the bundle draws: the explanation's own document, and the head's whole pattern."""
     quoted = {*why.tokens, why.answer.text, why.answer.wrong_text}
     data = {
         **linked(to_json(why), why.names, beside),
@@ -34,7 +36,7 @@ def page(why: Explanation, beside: Path | None = None) -> str:
         # The tokens as the sentences quote them, so that the page can keep each in one piece.
         "quoted": sorted(map(repr, quoted), key=len, reverse=True),
     }
-    return mounted(_title(why), _compact(data), notebook.explanation(why))
+    return _compact(data)
 
 
 def write_page(why: Explanation, path: str | Path) -> Path:
