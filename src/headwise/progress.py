@@ -57,6 +57,11 @@ def stages(progress: Progress | None) -> Begin:
     return begin
 
 
+def notice(text: str) -> None:
+    """A line on stderr that is no progress, and is told even where no progress is: where a text will be sent."""
+    print(printable(f"headwise: {text}"), file=sys.stderr, flush=True)
+
+
 # --- work with a title ---
 
 Show = Callable[[str, float], None]

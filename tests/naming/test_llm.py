@@ -15,10 +15,10 @@ from headwise.errors import HeadwiseError
 from headwise.naming.cells import Cells
 from headwise.naming.llm.chat import KEY, Bill, Endpoint, Remembered
 from headwise.naming.llm.explainer import explained
-from headwise.naming.llm.judge import EXAM, Exam, agreement, batches, bill, examined, label
+from headwise.naming.llm.judge import EXAM, Exam, WritingJudge, batches, bill, examined, label
 from headwise.naming.llm.prompts import example, judge_prompt, read_labels, read_name
 from headwise.naming.rules import Rule
-from headwise.naming.statistics import judged, name_test
+from headwise.naming.statistics import judged, kappa, name_test
 from headwise.naming.texts import Texts
 
 pytest.importorskip("openai")
@@ -54,9 +54,9 @@ def knows_the_library(question: str) -> str:
 def test_a_good_judge_labels_by_the_name() -> None:
     texts, cells, holds = sample()
     with chat_server(says_where(is_comma)) as served:
-        said = label(Endpoint(served.base_url, "good"), COMMA.name, texts, cells, holds)
+        said = label(WritingJudge(Endpoint(served.base_url, "good")), COMMA.name, texts, cells, holds)
     assert (said.yes == holds).all() and said.parsed.all()
-    assert len(served.questions) == 4 and agreement(said.yes, holds) == 1.0
+    assert len(served.questions) == 4 and kappa(said.yes, holds) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_good_judge_labels_by_the_name() -> None:
 def test_a_bad_judge_gives_no_evidence_and_fails_the_exam(answer: Answer, accuracy: float) -> None:
     texts, cells, holds = sample()
     with chat_server(answer) as served:
-        endpoint = Endpoint(served.base_url, "bad")
+        endpoint = WritingJudge(Endpoint(served.base_url, "bad"))
         said = label(endpoint, COMMA.name, texts, cells, holds)
         found = examined(endpoint, texts, drawn_cells(texts, 4000, 1))
     positive, negative = said.yes[holds], said.yes[~holds]
@@ -89,7 +89,7 @@ def test_a_bad_judge_gives_no_evidence_and_fails_the_exam(answer: Answer, accura
 def test_a_judge_that_knows_passes_the_exam() -> None:
     texts = ordinary_texts()
     with chat_server(knows_the_library) as served:
-        found = examined(Endpoint(served.base_url, "good"), texts, drawn_cells(texts, 4000, 1))
+        found = examined(WritingJudge(Endpoint(served.base_url, "good")), texts, drawn_cells(texts, 4000, 1))
     assert found == Exam(1.0, found.questions, 0) and found.questions >= 100
     found.require("good")
 
@@ -97,7 +97,9 @@ def test_a_judge_that_knows_passes_the_exam() -> None:
 def test_a_question_without_an_answer_in_time_counts_against_the_name() -> None:
     texts, cells, holds = sample(10)
     with chat_server(slow(1.0)) as served:
-        said = label(Endpoint(served.base_url, "slow", timeout=0.2), COMMA.name, texts, cells, holds)
+        said = label(
+            WritingJudge(Endpoint(served.base_url, "slow", timeout=0.2)), COMMA.name, texts, cells, holds
+        )
     assert not said.parsed.any() and (said.yes != holds).all()
 
 
@@ -137,11 +139,21 @@ def test_nothing_is_asked_twice(tmp_path: Path) -> None:
     with chat_server(says_where(is_comma)) as served:
         said = [
             label(
-                Remembered(Endpoint(served.base_url, "m"), tmp_path), COMMA.name, texts, cells, holds
+                WritingJudge(Remembered(Endpoint(served.base_url, "m"), tmp_path)),
+                COMMA.name,
+                texts,
+                cells,
+                holds,
             ).yes.tolist()
             for _ in range(2)
         ]
-        label(Remembered(Endpoint(served.base_url, "other"), tmp_path), COMMA.name, texts, cells, holds)
+        label(
+            WritingJudge(Remembered(Endpoint(served.base_url, "other"), tmp_path)),
+            COMMA.name,
+            texts,
+            cells,
+            holds,
+        )
     assert said[0] == said[1]
     assert len(served.questions) == 8 and len(set(served.questions)) == 4
 
@@ -149,8 +161,8 @@ def test_nothing_is_asked_twice(tmp_path: Path) -> None:
 def test_the_judge_sees_the_name_and_the_cells_and_nothing_else() -> None:
     texts, cells, holds = sample()
     with chat_server(says_where(is_comma)) as served:
-        label(Endpoint(served.base_url, "m"), COMMA.name, texts, cells, holds)
-        label(Endpoint(served.base_url, "m"), COMMA.name, texts, cells, ~holds)
+        label(WritingJudge(Endpoint(served.base_url, "m")), COMMA.name, texts, cells, holds)
+        label(WritingJudge(Endpoint(served.base_url, "m")), COMMA.name, texts, cells, ~holds)
     assert served.questions[:4] == served.questions[4:]  # what is expected does not show in the question
     shown = [json.dumps(one) for question in served.questions[:4] for one in examples_in(question)]
     assert sorted(shown) == sorted(json.dumps(example(texts, *cell)) for cell in cells.rows())
@@ -178,7 +190,7 @@ def test_text_that_gives_orders_changes_no_label() -> None:
     question = judge_prompt(COMMA.name, texts, cells)
     assert len(examples_in(question)) == 3
     with chat_server(says_where(is_comma)) as served:
-        said = label(Endpoint(served.base_url, "m"), COMMA.name, texts, cells, holds)
+        said = label(WritingJudge(Endpoint(served.base_url, "m")), COMMA.name, texts, cells, holds)
     assert (said.yes == holds).all()
 
 
@@ -217,7 +229,7 @@ def test_labels_of_other_examples_do_not_count() -> None:
 
 def test_cost_is_known_and_capped_before_anything_is_sent() -> None:
     texts, cells, _ = sample()
-    found = bill([(COMMA.name, cells)], texts)
+    found = bill(WritingJudge(Endpoint("http://127.0.0.1:1/v1", "m")), COMMA.name, texts, cells)
     assert found.questions == 4 and 100 < found.sent / 4 < 5000
     with pytest.raises(HeadwiseError, match="more than the 10 allowed"):
         found.require(10, "example.org")
@@ -236,7 +248,7 @@ def test_the_default_models_own_file_fails_the_exam() -> None:
     texts = ordinary_texts()
     with locally(file) as endpoint:
         assert endpoint.is_local
-        found = examined(endpoint, texts, drawn_cells(texts, 4000, 1), questions=1)
+        found = examined(WritingJudge(endpoint), texts, drawn_cells(texts, 4000, 1), questions=1)
     assert not found.passed
     with pytest.raises(HeadwiseError, match="failed its exam"):
         found.require(endpoint.name)

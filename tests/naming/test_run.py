@@ -171,8 +171,6 @@ def test_bad_corpora_are_one_line(model: Model, tmp_path: Path) -> None:
         find_names(model, "L0H0", corpus=tmp_path / "empty.txt")
     with pytest.raises(HeadwiseError, match="leave"):
         find_names(model, "L0H0", corpus=Corpus("one", ("the box is in " * 8,), ("x",)))
-    with pytest.raises(HeadwiseError, match="by='llm' is not there yet"):
-        find_names(model, "L0H0", by="llm")
 
 
 def test_texts_that_are_all_alike_are_one_line(model: Model) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -37,7 +37,30 @@ def name(
     texts: Annotated[int, typer.Option(min=2, help="Texts of the corpus to read.")] = 1500,
     tokens: Annotated[int, typer.Option(min=16, help="Tokens of each text to read.")] = 64,
     top: Annotated[int, typer.Option(min=1, help="Subjects to name; of circuits, the strongest.")] = 500,
-    by: Annotated[str, typer.Option(help="Who gives names: rules.", metavar="rules|llm|both")] = "rules",
+    by: Annotated[
+        Literal["rules", "llm", "both"],
+        typer.Option(help="Who gives names: rules, a language model, or both side by side."),
+    ] = "rules",
+    llm: Annotated[
+        str | None,
+        typer.Option(
+            help="The language model: its name at --base-url, a .gguf file, or a transformers model (folder or hub "
+            "id), which judges by P(yes). It must pass an exam.",
+            metavar="MODEL",
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            help="An OpenAI-compatible endpoint. Texts are sent there; without it nothing leaves this machine. Its "
+            "key is read from OPENAI_API_KEY.",
+            metavar="URL",
+        ),
+    ] = None,
+    cap: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens that may be sent.", metavar="N", show_default="5 million"),
+    ] = None,
     words: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,10 +92,11 @@ def name(
     as_json: options.Json = False,
 ) -> None:
     """Name what heads, writers and signals respond to, and test every name on other texts."""
-    if by not in ("rules", "llm", "both"):
-        raise HeadwiseError(f"--by {by} is not an explainer: write rules")
-    if by != "rules":
-        raise HeadwiseError(f"--by {by} is not there yet: names are given by rules alone; leave it out")
+    from headwise.naming.llm.choice import llm_choice
+
+    llm_choice(by, llm, base_url, cap)  # refused before a model is loaded
+    if selftest and by != "rules":
+        raise HeadwiseError(f"--selftest tests names by rules: leave out --by {by}")
     if (source is None) == (not selftest):
         raise HeadwiseError(
             "nothing says what to name: give a head (L23H3), all, a circuit file or a run folder"
@@ -109,6 +133,10 @@ def name(
             texts=texts,
             tokens=tokens,
             top=top,
+            by=by,
+            llm=llm,
+            base_url=base_url,
+            cap=cap,
             words=words or (),
             basis=basis,
             causal=causal,
@@ -121,7 +149,7 @@ def name(
 
 
 def _counted(stage: str) -> str:
-    return "subject" if stage.endswith("names") else "text"
+    return "subject" if stage.endswith("names") else "rule" if stage == "exam" else "text"
 
 
 def _finish(found: Any, out: Path | None, as_json: bool) -> None:

@@ -129,7 +129,7 @@ class Cases:
 
     def cells(self, half: Reservoir, kind: CellKind, number: int) -> Cells:
         """The cells of a kind that there are."""
-        cells = self._read(half.kept(kind, number).cells)
+        cells = self.read_as(half.kept(kind, number).cells)
         cells = cells[cells.text >= 0]
         return cells[: self.most] if kind in (*BANDS, "near") else cells
 
@@ -140,9 +140,10 @@ class Cases:
 
     def _paired(self, kind: CellKind, number: int) -> Cells:
         """Test cells, one per positive; their text is −1 where there is none."""
-        return self._read(self.test.kept(kind, number).cells)
+        return self.read_as(self.test.kept(kind, number).cells)
 
-    def _read(self, cells: Cells) -> Cells:
+    def read_as(self, cells: Cells) -> Cells:
+        """Cells in the texts that they are read in; −1 where a text has no other."""
         if self.other is None:
             return cells
         there = cells.text >= 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.errors import HeadwiseError
 from headwise.naming.change import CausalEvidence
+from headwise.naming.llm.judge import Exam
 from headwise.naming.signals import Level, Subject
 from headwise.naming.statistics import Judged, NamedShare, NameTest, NameVerdict
 from headwise.strings import counted, shortened
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 KIND = "names"
 MAKE = "headwise name SOURCE --out DIR"
+ANSWERS = "answers.jsonl"
+"""Everything a language model said in a run, by the digest of what it was asked."""
+
+Giver = Literal["rules", "llm"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +41,17 @@ class Words:
     text: str
     """All of it as one sentence."""
     rule: tuple[tuple[str, ...], ...]
-    """Ids of predicates; one of these conjunctions must hold."""
+    """Ids of predicates; one of these conjunctions must hold. Empty for a name that a language model wrote."""
     equally_good: tuple[str, ...] = ()
     """Other rules that explain the explored cells as well: a name is one description, not the only one."""
+    falsified_by: str = ""
+    """What would show it to be wrong, in the words of the language model that wrote it."""
 
     def to_json(self) -> dict[str, Any]:
         slots = {name: getattr(self, name) for name in ("destination", "source", "relation", "text")}
         rule = [list(all_of) for all_of in self.rule]
-        return {**slots, "rule": rule, "equally_good": list(self.equally_good)}
+        found = {**slots, "rule": rule, "equally_good": list(self.equally_good)}
+        return {**found, "falsified_by": self.falsified_by} if self.falsified_by else found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +126,13 @@ class NamedSubject:
     causal: CausalEvidence | None = None
     """What changing texts showed of the name, where that was asked for and the verdict is ``named``."""
 
+    by: Giver = "rules"
+    """Who gave the name: ``rules``, or a language model (``llm``), which then also judged where it holds."""
+    unread: int = 0
+    """Answers of the language model that could not be read; each counts against its name."""
+    agreement: float | None = None
+    """Cohen's κ with the rule of the same subject, over the test cells of both; None where one of them has no name."""
+
     @property
     def level(self) -> Level:
         """Which kind of thing was named."""
@@ -155,7 +170,7 @@ class NamedSubject:
             "q": self.q,
             "balanced_accuracy": _interval(self.balanced_accuracy),
             "recall_by_band": {band: one.recall if one.n else None for band, one in bands.items()},
-            "by": "rules",
+            "by": self.by,
             "causal": None if self.causal is None else self.causal.to_json(),
             "examples": [example.to_json() for example in self.examples],
             "p": None if test is None else {"own_slot": test.p_own_slot, "random": test.p_random},
@@ -173,6 +188,7 @@ class NamedSubject:
                 "swapped": self.swapped.to_json(),
                 "rotated": None if self.rotated is None else self.rotated.to_json(),
             },
+            **({} if self.by == "rules" else {"unread": self.unread, "agreement": self.agreement}),
         }
 
 
@@ -204,6 +220,10 @@ class NamesResult:
     """Texts of each half, groups of near-duplicates, texts too short to be used."""
     seconds: float
     """How long it took."""
+    exam: Exam | None = None
+    """How the language model that judged did on names whose truth is known; None for rules."""
+    beside: NamesResult | None = None
+    """The same subjects as a language model names them, where both were asked for: same cells, same tests."""
 
     @property
     def second_look(self) -> bool:
@@ -232,7 +252,7 @@ class NamesResult:
             "weight_hash": self.weight_hash,
             "settings": self.config,
             "second_look": self.second_look,
-            "signals": [one.to_json() for one in self.signals],
+            "signals": self._entries(),
             "share_named": self.share_named.to_json(),
             "share_beyond_chance": self.share_beyond_chance.to_json(),
             "controls": {
@@ -243,13 +263,31 @@ class NamesResult:
             "tokens_scored": self.tokens_scored,
             "texts": self.texts,
             "seconds": self.seconds,
+            **({} if self.exam is None else {"exam": self.exam.to_json()}),
+            **({} if self.beside is None else {"beside": self.beside._shares()}),
         }
+
+    def _entries(self) -> list[dict[str, Any]]:
+        """One entry per subject; where a language model named it too, its entry is in ``beside``."""
+        found = [one.to_json() for one in self.signals]
+        if self.beside is None:
+            return found
+        others = (one.to_json() for one in self.beside.signals)
+        return [{**one, "beside": other} for one, other in zip(found, others, strict=True)]
+
+    def _shares(self) -> dict[str, Any]:
+        kept = ("share_named", "share_beyond_chance", "controls", "difference", "exam")
+        return {"by": "llm", **{key: value for key, value in self.to_json().items() if key in kept}}
 
     def to_pandas(self) -> dict[str, DataFrame]:
         """Tables by name; needs the extra ``headwise[pandas]``."""
         from headwise.frames import frame
 
-        return {"signals": frame(rows_of(self.signals))}
+        return {
+            "signals": frame(
+                rows_of(self.signals) + ([] if self.beside is None else rows_of(self.beside.signals))
+            )
+        }
 
     def save(self, folder: str | Path) -> Path:
         """Write a run folder: the document, and the whole result for :meth:`load`."""
@@ -261,7 +299,8 @@ class NamesResult:
         """Write everything into an open folder, which is finished with that."""
         from headwise.scale.results import write_result
 
-        write_result(folder, self.to_json(), replace(self, seconds=0.0))
+        more = [ANSWERS] if (folder.path / ANSWERS).is_file() else []
+        write_result(folder, self.to_json(), replace(self, seconds=0.0), more=more)
 
     @classmethod
     def load(cls, folder: str | Path) -> NamesResult:
@@ -295,6 +334,7 @@ def rows_of(signals: Sequence[NamedSubject]) -> list[dict[str, Any]]:
             "position_matched": None if one.position_matched is None else one.position_matched.mean,
             "positives": one.positives,
             "causal": None if one.causal is None else " ".join(one.causal.passed),
+            "by": one.by,
         }
         for one in signals
     ]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,18 +19,21 @@ from headwise.basis_names import BasisKind
 from headwise.corpora.known import find_corpus
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
+from headwise.naming.assemble import Fared, compared, fared, result_of
 from headwise.naming.change import CausalEvidence
 from headwise.naming.evidence import find_evidence
-from headwise.naming.examine import Cases, TriedName, examples_of
+from headwise.naming.examine import Cases
 from headwise.naming.halves import Half, Halves, halves_of, swapped
+from headwise.naming.llm.choice import By, LlmChoice, llm_choice
+from headwise.naming.llm.names import Asked, asking, read_for_llm
+from headwise.naming.llm.prompts import prompts_digest
 from headwise.naming.predicates.lexicon import Lexicon, lexicon_of
 from headwise.naming.predicates.library import library_digest
 from headwise.naming.reservoir import Reservoir
-from headwise.naming.result import KIND, ControlOutcome, NamedSubject, NamesResult
+from headwise.naming.result import KIND, Giver, NamesResult
 from headwise.naming.sample import BATCH, PILOT, CellsJob, Levels, LevelsJob, NumberedText, Scored
 from headwise.naming.signals import Subject
 from headwise.naming.sources import SourceLike, Subjects, read_source
-from headwise.naming.statistics import Judged, NameVerdict, judged, share_difference, share_named
 from headwise.naming.texts import Texts
 from headwise.progress import Progress
 from headwise.scale.engines import engine_for
@@ -38,12 +41,10 @@ from headwise.scale.mapping import map_chunks
 from headwise.scale.stages import Stages
 from headwise.scale.study import run_study
 from headwise.scale.work import Chunk
-from headwise.strings import in_short
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
-By = Literal["rules", "llm", "both"]
 TEXTS = 1500
 """Texts of a corpus that are read, spread evenly over it."""
 TOKENS = 64
@@ -63,6 +64,9 @@ def find_names(
     tokens: int = TOKENS,
     top: int | None = TOP,
     by: By = "rules",
+    llm: str | Path | None = None,
+    base_url: str | None = None,
+    cap: int | None = None,
     words: Sequence[str | Path] = (),
     basis: BasisKind = "singular",
     rotated: bool = True,
@@ -92,7 +96,16 @@ def find_names(
     top:
         At most so many subjects, those of circuits strongest first; None is all.
     by:
-        Who gives names: ``rules``.
+        Who gives names: ``rules``, a language model (``llm``), which explains and judges, or ``both``, side by side
+        on the same cells. A language model must pass an exam first.
+    llm:
+        Which language model: its name at an endpoint, a ``.gguf`` file, which is served on this machine
+        (``headwise[local]``), or the folder, hub id or known name of a transformers model, which judges by P(yes).
+    base_url:
+        An endpoint that speaks OpenAI's protocol (``headwise[llm]``); its key is read from the environment variable
+        ``OPENAI_API_KEY``. Texts of the corpus are sent there, and nowhere unless it is given.
+    cap:
+        Tokens that may be sent: a run that would need more is refused before the first (default: 5 million).
     words:
         Word lists that rules may use: files of one word per line, a folder of WordNet's database files, or
         ``textblob`` for the nouns, verbs, adjectives and adverbs of its lexicon (``headwise[words]``).
@@ -119,10 +132,9 @@ def find_names(
     NamesResult
         Every subject with its verdict, the shares, and the controls beside them.
     """
-    if by != "rules":
-        raise HeadwiseError(
-            f"by={in_short(by)} is not there yet: names are given by rules alone; leave it out, or write 'rules'"
-        )
+    choice = llm_choice(by, llm, base_url, cap)
+    if causal and by == "llm":
+        raise HeadwiseError("causal= changes texts by rules, and by='llm' has none: give by='both'")
     if tokens < 16:
         raise HeadwiseError(f"tokens={tokens} leaves too little of each text: give 16 or more")
     lexicon = lexicon_of(words)
@@ -152,10 +164,12 @@ def find_names(
         "rotated": rotated,
         **({"causal": True} if causal else {}),
     }
+    if choice is not None:
+        config |= {"llm": choice.name, "llm_at": choice.place, "prompts": prompts_digest()}
     return run_study(
         KIND,
         config,
-        lambda run: _found(model, chosen, read, halves, lexicon, config, run),
+        lambda run: _found(model, chosen, read, halves, lexicon, choice, config, run),
         NamesResult.load,
         engine=engine,
         out=out,
@@ -169,10 +183,29 @@ def _found(
     texts: Texts,
     halves: Halves,
     lexicon: Lexicon,
+    choice: LlmChoice | None,
     config: dict[str, Any],
     run: Stages,
 ) -> NamesResult:
-    """Levels, then cells, then rules and their tests, of the subjects and of their controls."""
+    """What is found with the language model that was chosen at hand, if one was."""
+    if choice is None:
+        return _names(model, chosen, texts, halves, lexicon, None, config, run)
+    families = 3 if config["rotated"] else 2
+    with asking(choice, texts, halves.explore, len(chosen), families, config["split_seed"], run) as asked:
+        return _names(model, chosen, texts, halves, lexicon, asked, config, run)
+
+
+def _names(
+    model: Model,
+    chosen: Subjects,
+    texts: Texts,
+    halves: Halves,
+    lexicon: Lexicon,
+    asked: Asked | None,
+    config: dict[str, Any],
+    run: Stages,
+) -> NamesResult:
+    """Levels, then cells, then names and their tests, of the subjects and of their controls."""
     seed = config["split_seed"]
     measured = Scored(chosen.subjects, seed if config["rotated"] else None, chosen.basis, chosen.features)
     # a signal's channel is looked at beside it: where the two go together, the name is the channel's
@@ -189,23 +222,40 @@ def _found(
         for drawn in _streamed(run, f"cells to {half}", job, _chunks(texts, halves.of(half))):
             kept[half].add(drawn)
     cases = Cases(texts, kept["explore"], kept["test"], lexicon=lexicon)
-    false = replace(cases, other=swapped(texts, halves))
-    real, count = range(len(chosen)), len(chosen)
-    families = {"names": (cases, real), "swapped names": (false, real)}
-    if config["rotated"]:
-        families["rotated names"] = (cases, range(count, 2 * count))
-    results: dict[str, list[Fared]] = {}
-    for name, (some, numbers) in families.items():
-        tick, tried = run.begin(name, len(numbers)), []
-        for one in some.tried(numbers):
-            tried.append(one)
-            tick(1)
-        results[name] = _fared(tried)
-    shown: dict[int, CausalEvidence] = {}
+    other = swapped(texts, halves)
+    results: dict[Giver, dict[str, list[Fared]]] = {}
+    if config["by"] != "llm":
+        results["rules"] = fared(Cases.tried, cases, replace(cases, other=other), config, run)
+    if asked is not None:
+        shown, false = read_for_llm(cases), read_for_llm(cases, other)
+        results["llm"] = fared(asked.tried, shown, false, config, run, "llm ")
+    changed: dict[int, CausalEvidence] = {}
     if config.get("causal"):
-        named = {n: one.tried.rule for n, one in enumerate(results["names"]) if one.judged.verdict == "named"}
-        shown = find_evidence(run, chosen, cases, levels, named, seed)
-    return _result(model, chosen, cases, levels, alike, config, results, shown, _texts(texts, halves))
+        rules = enumerate(results["rules"]["names"])
+        named = {n: one.tried.rule for n, one in rules if one.judged.verdict == "named"}
+        changed = find_evidence(run, chosen, cases, levels, named, seed)
+    told = _texts(texts, halves)
+    found = {
+        giver: result_of(
+            model,
+            chosen,
+            cases,
+            levels,
+            alike,
+            config,
+            some,
+            giver,
+            changed if giver == "rules" else {},
+            told,
+        )
+        for giver, some in results.items()
+    }
+    if "llm" not in found:
+        return found["rules"]
+    by_llm = replace(found["llm"], exam=None if asked is None else asked.exam)
+    if "rules" not in found:
+        return by_llm
+    return replace(found["rules"], beside=compared(by_llm, cases, results))
 
 
 def _alike(
@@ -222,114 +272,6 @@ def _alike(
         known = np.isfinite(row) & np.isfinite(other)
         made.append(bool(np.corrcoef(row[known], other[known])[0, 1] > ALIKE) if known.sum() > 2 else False)
     return made
-
-
-def _result(
-    model: Model,
-    chosen: Subjects,
-    cases: Cases,
-    levels: Levels,
-    alike: list[bool],
-    config: dict[str, Any],
-    results: dict[str, list[Fared]],
-    shown: dict[int, CausalEvidence],
-    told: dict[str, int],
-) -> NamesResult:
-    real, false, turned = (results.get(name) for name in ("names", "swapped names", "rotated names"))
-    assert real is not None
-    assert false is not None
-    signals = [
-        _named(
-            chosen,
-            number,
-            cases,
-            float(levels.theta[number]),
-            alike[number],
-            one,
-            false[number],
-            None if turned is None else turned[number],
-            shown.get(number),
-        )
-        for number, one in enumerate(real)
-    ]
-    heads = [subject.head for subject in chosen.subjects]
-    verdicts: list[NameVerdict] = [one.judged.verdict for one in real]
-    swapped_verdicts: list[NameVerdict] = [one.judged.verdict for one in false]
-    rotated_verdicts: list[NameVerdict] | None = None
-    if turned is not None:
-        rotated_verdicts = [one.judged.verdict for one in turned]
-    return NamesResult(
-        model=model.name,
-        weight_hash=model.weight_hash,
-        config=config,
-        signals=tuple(signals),
-        share_named=share_named(verdicts, heads),
-        share_beyond_chance=share_named(verdicts, heads, least="beyond chance"),
-        swapped=share_named(swapped_verdicts, heads),
-        rotated=None if rotated_verdicts is None else share_named(rotated_verdicts, heads),
-        difference=None if rotated_verdicts is None else share_difference(verdicts, rotated_verdicts, heads),
-        tokens_scored=told.pop("tokens"),
-        texts=told,
-        seconds=0.0,
-    )
-
-
-def _named(
-    chosen: Subjects,
-    number: int,
-    cases: Cases,
-    theta: float,
-    alike: bool,
-    one: Fared,
-    false: Fared,
-    turned: Fared | None,
-    shown: CausalEvidence | None,
-) -> NamedSubject:
-    return NamedSubject(
-        subject=chosen.subjects[number],
-        judged=one.judged,
-        name=one.tried.words,
-        test=one.tried.test,
-        position_matched=one.tried.matched,
-        near=one.tried.near,
-        threshold=theta,
-        flags=(
-            *one.judged.flags,
-            *["the channel's"] * alike,
-            *["causal"] * (shown is not None and shown.is_causal),
-        ),
-        occurrences=chosen.occurrences[number] if chosen.occurrences else None,
-        swapped=_outcome(false),
-        rotated=None if turned is None else _outcome(turned),
-        examples=examples_of(cases, number, one.tried.holds),
-        causal=shown,
-    )
-
-
-class Fared(NamedTuple):
-    """A subject's rule with its test, and what that came to among all others."""
-
-    tried: TriedName
-    judged: Judged
-
-
-def _fared(tried: list[TriedName]) -> list[Fared]:
-    """One family of tests."""
-    rules = [one.rule for one in tried]
-    verdicts = judged(
-        [one.test for one in tried],
-        positional=[rule is not None and rule.is_positional for rule in rules],
-        corpus_bound=[rule is not None and rule.is_identity for rule in rules],
-    )
-    return [Fared(*pair) for pair in zip(tried, verdicts, strict=True)]
-
-
-def _outcome(one: Fared) -> ControlOutcome:
-    words, test = one.tried.words, one.tried.test
-    accuracy = None if words is None or test is None else test.balanced_accuracy.mean
-    return ControlOutcome(
-        name=None if words is None else words.text, verdict=one.judged.verdict, balanced_accuracy=accuracy
-    )
 
 
 def _texts(texts: Texts, halves: Halves) -> dict[str, int]:

@@ -23,7 +23,7 @@ from headwise.naming.reservoir import Reservoir
 from headwise.naming.rules import Rule
 from headwise.naming.sample import PILOT, CellDraw, Drawn, Levels, order_of
 from headwise.naming.signals import Subject
-from headwise.naming.statistics import Judged, judged
+from headwise.naming.statistics import Judged, judged, kappa
 from headwise.naming.texts import Texts
 from headwise.randomness import keyed
 from headwise.types import Head
@@ -180,14 +180,3 @@ def _planted(
         agreement=agreement,
         verdict=verdict.verdict,
     )
-
-
-def kappa(one: np.ndarray, other: np.ndarray) -> float:
-    """Cohen's κ of two sets of labels.
-
-    >>> kappa(np.array([True, True, False, False]), np.array([True, False, False, False]))
-    0.5
-    """
-    same = float((one == other).mean())
-    chance = float(one.mean() * other.mean() + (~one).mean() * (~other).mean())
-    return 1.0 if chance == 1 else (same - chance) / (1 - chance)

@@ -211,6 +211,17 @@ def _balanced(
     return estimated(float(mean), torch.from_numpy(drawn), len(names))
 
 
+def kappa(one: np.ndarray, other: np.ndarray) -> float:
+    """Cohen's κ of two sets of labels.
+
+    >>> kappa(np.array([True, True, False, False]), np.array([True, False, False, False]))
+    0.5
+    """
+    same = float((one == other).mean())
+    chance = float(one.mean() * other.mean() + (~one).mean() * (~other).mean())
+    return 1.0 if chance == 1 else (same - chance) / (1 - chance)
+
+
 # --- families ------------------------------------------------------------------------------------------------------
 
 

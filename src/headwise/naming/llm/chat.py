@@ -7,6 +7,7 @@ kept by the SHA-256 of model and question, so an interrupted run asks nothing tw
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 from headwise import jsons
 from headwise.errors import HeadwiseError
 from headwise.files import write_bytes
-from headwise.strings import shortened
+from headwise.strings import printable, shortened
 
 KEY = "OPENAI_API_KEY"
 CHARACTERS = 3.5
@@ -57,8 +58,19 @@ class Bill:
         Bill(questions=10, sent=1000, received=200)
         """
         found = list(prompts)
-        sent = sum(round(len(prompt) / CHARACTERS) for prompt in found)
+        sent = sum(map(tokens_in, found))
         return cls(len(found), sent, tokens * len(found))
+
+    def __add__(self, other: Bill) -> Bill:
+        return Bill(self.questions + other.questions, self.sent + other.sent, self.received + other.received)
+
+    def times(self, number: float) -> Bill:
+        """So many times as much, rounded up.
+
+        >>> Bill(1, 90, 8).times(2.5)
+        Bill(questions=3, sent=225, received=20)
+        """
+        return Bill(*(math.ceil(number * part) for part in (self.questions, self.sent, self.received)))
 
     def require(self, cap: int, where: str) -> None:
         """Refuse before anything is sent.
@@ -67,13 +79,18 @@ class Bill:
         Traceback (most recent call last):
         ...
         headwise.errors.HeadwiseError: this would send about 9,000 tokens to example.org, more than the 5,000 allowed:
-        name fewer signals, or allow more
+        name fewer signals, or allow more with cap=
         """
         if self.sent > cap:
             raise HeadwiseError(
                 f"this would send about {self.sent:,} tokens to {where}, more than the {cap:,} allowed: "
-                "name fewer signals, or allow more"
+                "name fewer signals, or allow more with cap="
             )
+
+
+def tokens_in(prompt: str) -> int:
+    """About how many tokens a question has."""
+    return round(len(prompt) / CHARACTERS)
 
 
 def host_of(base_url: str) -> str:
@@ -107,8 +124,12 @@ class Endpoint:
     name: str
     timeout: float = TIMEOUT
     seed: int = 0
+    cap: int | None = None
+    """Tokens that are sent at most, whatever was estimated; None: any number."""
     sent: int = field(default=0, init=False)
     """Questions that were really sent."""
+    spent: int = field(default=0, init=False)
+    """About how many tokens they had."""
     _client: Any = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +145,12 @@ class Endpoint:
         """One question. A question that times out has no answer; an endpoint that cannot be used at all is an error."""
         openai = _openai()
         self._client = self._client or self._connected(openai)
+        if self.cap is not None and self.spent + tokens_in(prompt) > self.cap:
+            raise HeadwiseError(
+                f"{self.cap:,} tokens were sent to {self.host}, all that is allowed: allow more with cap="
+            )
         self.sent += 1
+        self.spent += tokens_in(prompt)
         try:
             reply = self._client.chat.completions.create(
                 model=self.name,
@@ -148,7 +174,7 @@ class Endpoint:
             ) from None
         except openai.APIStatusError as error:
             raise HeadwiseError(
-                f"{self.host} answered with status {error.status_code}: try again later; what was answered is kept"
+                f"{self.host} answered with status {error.status_code} ({_reason(error)}): try again later"
             ) from None
         except (openai.APIError, AttributeError, IndexError, TypeError, ValueError):
             return ""  # an answer that is no answer counts as none
@@ -158,8 +184,14 @@ class Endpoint:
         if not key and not self.is_local:
             raise HeadwiseError(f"{self.host} needs a key: set the environment variable {KEY}")
         return openai.OpenAI(
-            base_url=self.base_url, api_key=key or "none", timeout=self.timeout, max_retries=1
+            base_url=self.base_url, api_key=key or "none", timeout=self.timeout, max_retries=2
         )
+
+
+def _reason(error: Any) -> str:
+    """What a server says of its refusal, on one short line: it may say anything."""
+    body = error.body if isinstance(error.body, dict) else {}
+    return shortened(printable(" ".join(str(body.get("message") or "no reason given").split())), 120)
 
 
 def _openai() -> Any:

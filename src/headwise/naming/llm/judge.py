@@ -6,8 +6,9 @@ that cannot be read counts against the name: as *no* for a positive and as *yes*
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ import torch
 from headwise.errors import HeadwiseError
 from headwise.naming.cells import Cells
 from headwise.naming.llm.chat import Bill, Chat
-from headwise.naming.llm.prompts import judge_prompt, read_labels
+from headwise.naming.llm.prompts import judge_prompt, read_labels, read_share, yes_no_prompt
 from headwise.naming.rules import Name, Rule
 from headwise.naming.texts import Texts
 from headwise.randomness import keyed
@@ -42,6 +43,61 @@ QUESTIONS = 10
 """Cells of each kind per rule in the exam."""
 
 
+class Judge(Protocol):
+    """Anything that says of which cells a name is true."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    def said(self, name: Name, texts: Texts, cells: Cells, /) -> list[bool | None]:
+        """Yes or no per cell of a batch; None where nothing could be read."""
+        ...
+
+    def bill(self, name: Name, texts: Texts, cells: Cells, /) -> Bill:
+        """About what asking about a batch costs."""
+        ...
+
+
+@dataclass(frozen=True)
+class WritingJudge:
+    """A judge that writes a line per cell, all cells of a batch in one question."""
+
+    chat: Chat
+
+    @property
+    def name(self) -> str:
+        return self.chat.name
+
+    def said(self, name: Name, texts: Texts, cells: Cells) -> list[bool | None]:
+        answer = self.chat.ask(judge_prompt(name, texts, cells), tokens=ANSWER * len(cells))
+        return read_labels(answer, len(cells))
+
+    def bill(self, name: Name, texts: Texts, cells: Cells) -> Bill:
+        return Bill.of([judge_prompt(name, texts, cells)], ANSWER * len(cells))
+
+
+@dataclass(frozen=True)
+class ScoredJudge:
+    """A judge that writes nothing: how likely *yes* is beside *no* decides, one question per cell."""
+
+    chat: Chat
+    """Answers a question with P(yes) / (P(yes) + P(no)), as a number."""
+
+    @property
+    def name(self) -> str:
+        return self.chat.name
+
+    def said(self, name: Name, texts: Texts, cells: Cells) -> list[bool | None]:
+        asked = [yes_no_prompt(name, texts, *cell) for cell in cells.rows()]
+        shares = [read_share(self.chat.ask(prompt, tokens=1)) for prompt in asked]
+        return [None if share is None else share > 0.5 for share in shares]
+
+    def bill(self, name: Name, texts: Texts, cells: Cells) -> Bill:
+        return Bill.of([yes_no_prompt(name, texts, *cell) for cell in cells.rows()], 1)
+
+
 @dataclass(frozen=True, eq=False)
 class JudgeLabels:
     """What a judge said of cells."""
@@ -53,13 +109,12 @@ class JudgeLabels:
 
 
 def label(
-    chat: Chat, name: Name, texts: Texts, cells: Cells, expected: np.ndarray, *, seed: int = 0
+    judge: Judge, name: Name, texts: Texts, cells: Cells, expected: np.ndarray, *, seed: int = 0
 ) -> JudgeLabels:
     """Ask of which cells the name is true. ``expected`` is not shown; it says what the worst answer would be."""
     yes, parsed = ~expected.astype(bool), np.zeros(len(cells), dtype=bool)
     for batch in batches(len(cells), seed):
-        answer = chat.ask(judge_prompt(name, texts, cells[batch]), tokens=ANSWER * len(batch))
-        for at, said in zip(batch.tolist(), read_labels(answer, len(batch)), strict=True):
+        for at, said in zip(batch.tolist(), judge.said(name, texts, cells[batch]), strict=True):
             if said is not None:
                 yes[at], parsed[at] = said, True
     return JudgeLabels(yes, parsed)
@@ -72,14 +127,12 @@ def batches(cells: int, seed: int) -> Iterator[np.ndarray]:
         yield order[start : start + BATCH]
 
 
-def bill(names: Sequence[tuple[Name, Cells]], texts: Texts, seed: int = 0) -> Bill:
-    """About what judging these names would cost."""
-    prompts = [
-        judge_prompt(name, texts, cells[batch])
-        for name, cells in names
-        for batch in batches(len(cells), seed)
-    ]
-    return Bill.of(prompts, ANSWER * BATCH)
+def bill(judge: Judge, name: Name, texts: Texts, cells: Cells, seed: int = 0) -> Bill:
+    """About what judging a name at these cells costs."""
+    return sum((judge.bill(name, texts, cells[batch]) for batch in batches(len(cells), seed)), Bill(0, 0, 0))
+
+
+# --- the exam --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -87,7 +140,9 @@ class Exam:
     """How a judge did on names whose truth the code knows."""
 
     balanced_accuracy: float
+    """Mean of the shares of cells that it got right, of those where a name is true and of those where it is not."""
     questions: int
+    """Cells that it was asked about."""
     unread: int
     """Answers that could not be read; each counts as wrong."""
 
@@ -105,33 +160,62 @@ class Exam:
                 "use a stronger model, or names by rules"
             )
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "balanced_accuracy": self.balanced_accuracy,
+            "questions": self.questions,
+            "unread": self.unread,
+        }
 
-def examined(chat: Chat, texts: Texts, cells: Cells, *, questions: int = QUESTIONS, seed: int = 0) -> Exam:
-    """Put library rules in words and ask of which cells they are true; ``cells`` are any cells of the texts."""
-    right: dict[bool, list[bool]] = {True: [], False: []}
-    unread = 0
-    for number, ids in enumerate(EXAM):
-        rule = Rule.parse(ids)
+
+class ExamQuestion(NamedTuple):
+    """A rule, cells where it is true and cells where it is not, and which are which."""
+
+    rule: Rule
+    cells: Cells
+    holds: np.ndarray
+
+
+def exam_of(texts: Texts, cells: Cells, questions: int = QUESTIONS) -> list[ExamQuestion]:
+    """Library rules, each with some of the cells where it is true and some where it is not."""
+    made = []
+    for rule in map(Rule.parse, EXAM):
         holds = rule.holds(texts, cells)
         chosen = np.concatenate([np.flatnonzero(holds == value)[:questions] for value in (True, False)])
-        if not len(chosen):
-            continue
-        said = label(chat, rule.name, texts, cells[chosen], holds[chosen], seed=seed + number)
-        unread += int((~said.parsed).sum())
-        for value, correct in zip(holds[chosen].tolist(), (said.yes == holds[chosen]).tolist(), strict=True):
-            right[value].append(correct)
-    if not right[True] or not right[False]:
+        made.append(ExamQuestion(rule, cells[chosen], holds[chosen]))
+    held = np.concatenate([one.holds for one in made])
+    if held.all() or not held.any():
         raise HeadwiseError("these texts have no cells to examine a judge on: give more or longer texts")
-    accuracy = 0.5 * float(np.mean(right[True])) + 0.5 * float(np.mean(right[False]))
-    return Exam(accuracy, len(right[True]) + len(right[False]), unread)
+    return made
 
 
-def agreement(one: np.ndarray, other: np.ndarray) -> float:
-    """Cohen's κ of two labellings of the same cells; 1 where both are the same throughout.
+def examined(
+    judge: Judge,
+    texts: Texts,
+    cells: Cells,
+    *,
+    questions: int = QUESTIONS,
+    seed: int = 0,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Exam:
+    """Put library rules in words and ask of which cells they are true; ``cells`` are any cells of the texts.
 
-    >>> round(agreement(np.array([1, 1, 0, 0], bool), np.array([1, 0, 0, 0], bool)), 2)
-    0.5
+    A judge that cannot pass any more is asked no further.
     """
-    agreed = float((one == other).mean())
-    chance = float(one.mean() * other.mean() + (1 - one.mean()) * (1 - other.mean()))
-    return 1.0 if chance >= 1 else (agreed - chance) / (1 - chance)
+    asked = exam_of(texts, cells, questions)
+    held = np.concatenate([one.holds for one in asked])
+    right = np.ones(len(held), dtype=bool)
+    unread = done = 0
+    for number, one in enumerate(asked):
+        said = label(judge, one.rule.name, texts, one.cells, one.holds, seed=seed + number)
+        right[done : done + len(one.cells)] = said.yes == one.holds
+        done, unread = done + len(one.cells), unread + int((~said.parsed).sum())
+        tick(1)
+        if _balanced(right, held) < PASS:
+            break
+    return Exam(_balanced(right[:done], held[:done]), done, unread)
+
+
+def _balanced(right: np.ndarray, held: np.ndarray) -> float:
+    shares = [float(right[held == value].mean()) for value in (True, False) if (held == value).any()]
+    return float(np.mean(shares))

@@ -12,7 +12,8 @@ from typing import Any
 from headwise.errors import HeadwiseError
 from headwise.naming.llm.chat import Endpoint
 
-CONTEXT = 4096
+CONTEXT = 8192
+"""Tokens of a question and its answer: forty examples of up to a hundred tokens fit in."""
 
 
 @contextmanager

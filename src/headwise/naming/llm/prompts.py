@@ -6,6 +6,7 @@ can be taken for a mark or for an instruction. Models are told nothing about the
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _JUDGE = """\
 Answer with one line per example, in this form:
 1: yes
 2: no"""
+_ONE = "Does the pair of this example fit the description?"
+_YES_NO = "Answer yes or no."
 _LINE = re.compile(r"^\W*([0-9]{1,4})\W+(yes|no)\b", re.IGNORECASE | re.MULTILINE)
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
@@ -82,23 +85,52 @@ def explain_prompt(texts: Texts, positives: Cells, deciles: Sequence[int], negat
     )
 
 
-def judge_prompt(name: Name, texts: Texts, cells: Cells) -> str:
-    """Ask of which cells a name is true. Nothing but the name and the cells is in it."""
+def _description(name: Name) -> str:
     said = {
         "destination": name.destination,
         "source": name.source,
         "relation": name.relation,
         "in one sentence": name.text,
     }
+    return f"A description of pairs of tokens:\n{_written(said)}"
+
+
+def judge_prompt(name: Name, texts: Texts, cells: Cells) -> str:
+    """Ask of which cells a name is true. Nothing but the name and the cells is in it."""
     shown = [f"{number}: {_written(example(texts, *cell))}" for number, cell in enumerate(cells.rows(), 1)]
     return "\n\n".join(
         [
-            f"A description of pairs of tokens:\n{_written(said)}",
+            _description(name),
             _MARKS,
             "For each example below, does its pair fit the description?\n" + "\n".join(shown),
             _JUDGE,
         ]
     )
+
+
+def yes_no_prompt(name: Name, texts: Texts, text: int, destination: int, source: int) -> str:
+    """Ask whether a name is true of one cell."""
+    shown = _written(example(texts, text, destination, source))
+    return "\n\n".join([_description(name), _MARKS, f"{_ONE}\n{shown}", _YES_NO])
+
+
+def prompts_digest() -> str:
+    """Of all that models are asked besides the texts: another wording is another run."""
+    parts = (_MARKS, _EXPLAIN, _ANSWER, _JUDGE, _ONE, _YES_NO)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def read_share(answer: str) -> float | None:
+    """A share that a model gave as a number; None where it gave none.
+
+    >>> read_share("0.75"), read_share("yes"), read_share("nan"), read_share("7")
+    (0.75, None, None, None)
+    """
+    try:
+        share = float(answer)
+    except ValueError:
+        return None
+    return share if 0 <= share <= 1 else None
 
 
 def read_labels(answer: str, count: int) -> list[bool | None]:

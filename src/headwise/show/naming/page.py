@@ -37,9 +37,16 @@ def names_page(result: NamesResult) -> str:
         "facts": "".join(f"<div><dt>{text(k)}</dt><dd>{v}</dd></div>" for k, v in _facts(result).items()),
         "levels": "",
         "kinds": "".join(f"<option>{text(kind)}</option>" for kind in kinds),
-        "subjects": "\n".join(_card(one) for one in result.signals),
+        "subjects": "\n".join(_card(*some) for some in _side_by_side(result)),
     }
     return page("naming/page.html", parts, [script("naming/page.js")])
+
+
+def _side_by_side(result: NamesResult) -> list[tuple[NamedSubject, ...]]:
+    """Every subject, with what a language model said of it where both gave names."""
+    if result.beside is None:
+        return [(one,) for one in result.signals]
+    return list(zip(result.signals, result.beside.signals, strict=True))
 
 
 def write_names_page(result: NamesResult, place: Path) -> Path:
@@ -47,17 +54,32 @@ def write_names_page(result: NamesResult, place: Path) -> Path:
     return write_text(place, names_page(result))
 
 
+GIVERS = {
+    "rules": "A name is a rule about the two tokens of a cell. ",
+    "llm": "A name is what a language model wrote about the two tokens of cells, and a judge that passed an exam said "
+    "where it holds. ",
+    "both": "A name is a rule about the two tokens of a cell, or what a language model wrote about them; a judge that "
+    "passed an exam said where that holds. ",
+}
+
+
 def _intro(result: NamesResult) -> str:
     told = result.texts
     corpus = result.config["corpus"]
     lines = [
-        "A name is a rule about the two tokens of a cell. It was found on one half of the texts and tested, once, on "
+        GIVERS[result.config["by"]] + "It was found on one half of the texts and tested, once, on "
         "the other; “named” means a balanced accuracy above 0.65 beyond doubt, “beyond chance” only that it is better "
         "than guessing. A share of names means nothing without its controls: cells read in another text (swapped), and "
         "the same tests on directions or queries that were turned at random (rotated).",
         f"Corpus: {corpus}, {told['explore']} texts to explore and {told['test']} to test, "
         f"{result.tokens_scored:,} tokens scored. Names are as good as the texts: another corpus can give others.",
     ]
+    judged = result if result.beside is None else result.beside
+    if judged.exam is not None:
+        lines.append(
+            f"Language model: {result.config['llm']}, at {result.config['llm_at']}; "
+            f"{judged.exam.balanced_accuracy:.0%} right in its exam of {judged.exam.questions} cells."
+        )
     if result.second_look:
         lines.append(
             f"Second look: the texts were split anew (split seed {result.config['split_seed']}), because results of "
@@ -77,6 +99,8 @@ def _facts(result: NamesResult) -> dict[str, str]:
         facts["named, rotated"] = _share(result.rotated)
     if result.difference is not None:
         facts["named less rotated"] = _interval(result.difference)
+    if result.beside is not None:
+        facts |= {f"{word} (language model)": said for word, said in _facts(result.beside).items()}
     return facts
 
 
@@ -88,7 +112,7 @@ def _interval(value: Estimate) -> str:
     return f"{value.mean:+.0%} <small>({value.low:+.0%} to {value.high:+.0%})</small>"
 
 
-def _card(one: NamedSubject) -> str:
+def _card(one: NamedSubject, other: NamedSubject | None = None) -> str:
     accuracy = one.balanced_accuracy
     data = {
         "verdict": one.verdict,
@@ -98,9 +122,23 @@ def _card(one: NamedSubject) -> str:
     }
     marked = " ".join(f"data-{name}={attribute(value)}" for name, value in data.items())
     verdict = f'<span class="verdict {one.verdict.split()[0]}">{text(one.verdict)}</span>'
-    name = "no rule explains more than it costs" if one.name is None else one.name.text
-    head = f"<h2><bdi>{text(one.subject)}</bdi> {verdict}</h2><p class=name>{text(name)}</p>"
-    return f"<article id={attribute(anchor(str(one.subject)))} {marked}>{head}{_numbers(one)}{_details(one)}</article>"
+    head = f"<h2><bdi>{text(one.subject)}</bdi> {verdict}</h2><p class=name>{_name(one)}</p>"
+    own = f"{head}{_numbers(one)}{_details(one)}"
+    place = attribute(anchor(str(one.subject)))
+    return f"<article id={place} {marked}>{own}{'' if other is None else _beside(other)}</article>"
+
+
+def _beside(one: NamedSubject) -> str:
+    """What a language model said of the same subject."""
+    verdict = f'<span class="verdict {one.verdict.split()[0]}">{text(one.verdict)}</span>'
+    said = f"<h3>By the language model {verdict}</h3><p class=name>{_name(one)}</p>"
+    return f"{said}{_numbers(one)}{_details(one)}"
+
+
+def _name(one: NamedSubject) -> str:
+    if one.name is not None:
+        return text(one.name.text)
+    return "no rule explains more than it costs" if one.by == "rules" else "no name was given"
 
 
 def _numbers(one: NamedSubject) -> str:
@@ -116,6 +154,10 @@ def _numbers(one: NamedSubject) -> str:
     said += [f"flag: {flag}" for flag in one.flags]
     if one.occurrences is not None:
         said.append(f"occurs {one.occurrences} times")
+    if one.agreement is not None:
+        said.append(f"κ with the rule {one.agreement:.2f}")
+    if one.unread:
+        said.append(f"{one.unread} answers not read")
     if one.causal is None and one.name is not None:
         said.append("observational")
     numbers = f"<p class=numbers>{text(' · '.join(said))}</p>"
@@ -138,6 +180,8 @@ def _details(one: NamedSubject) -> str:
     if one.name is not None and one.name.equally_good:
         others = "".join(f"<li>{text(other)}</li>" for other in one.name.equally_good)
         parts.append(f"<h3>Equally good on the explored texts</h3><ul>{others}</ul>")
+    if one.name is not None and one.name.falsified_by:
+        parts.append(f"<h3>What would show it to be wrong</h3><p>{text(one.name.falsified_by)}</p>")
     parts.append(_controls(one))
     failures = sum(example.kind != "strongest" for example in one.examples)
     title = (

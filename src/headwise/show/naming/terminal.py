@@ -17,34 +17,20 @@ if TYPE_CHECKING:
     from headwise.naming.selftest import SelfTest
     from headwise.naming.statistics import NamedShare
 
-
 OBSERVATIONAL = "a name describes cells where it acts; nothing was changed to see whether they follow it"
 
 
 def names_table(result: NamesResult, top: int = 40) -> RenderableType:
     """The shares, and a row per subject."""
     shown = result.signals[:top]
-    changed = bool(result.config.get("causal"))
-    rows = [
-        (
-            str(one.subject),
-            one.verdict,
-            _accuracy(one),
-            "–" if one.position_matched is None else f"{one.position_matched.mean:.2f}",
-            *[_evidence(one)] * changed,
-            "–" if one.name is None else one.name.text,
-        )
-        for one in shown
-    ]
-    told = result.texts
-    lines = [
-        f"named {_share(result.share_named)}, beyond chance {_share(result.share_beyond_chance)}",
-        f"controls, named: swapped {_share(result.swapped)}"
-        + ("" if result.rotated is None else f", rotated {_share(result.rotated)}"),
-    ]
-    if result.difference is not None:
-        d = result.difference
-        lines.append(f"named less rotated {d.mean:+.0%} ({d.low:+.0%} to {d.high:+.0%} over heads)")
+    told, lines, changed = result.texts, _lines(result), bool(result.config.get("causal"))
+    columns = ("signal", "verdict", "accuracy (95 %)", "matched", *["causal"] * changed, "name")
+    rows = [(str(one.subject), *_row(one, changed)) for one in shown]
+    if result.beside is not None:
+        lines = [f"by {word}: {line}" for word, some in _givers(result) for line in _lines(some)]
+        columns, rows = ("signal", "by", *columns[1:]), list[tuple[str, ...]]()
+        for one, other in zip(shown, result.beside.signals[:top], strict=True):
+            rows += [(str(one.subject), one.by, *_row(one, changed)), ("", other.by, *_row(other, changed))]
     if result.second_look:
         lines.append(f"second look: split seed {result.config['split_seed']}")
     parts: list[RenderableType] = [
@@ -55,7 +41,7 @@ def names_table(result: NamesResult, top: int = 40) -> RenderableType:
         ),
         *(Text(line) for line in lines),
         Text(),
-        table(("signal", "verdict", "accuracy (95 %)", "matched", *["causal"] * changed, "name"), rows),
+        table(columns, rows),
     ]
     if len(result) > len(shown):
         parts.append(Text(f"{len(result) - len(shown)} more in the JSON document and on the page"))
@@ -80,6 +66,37 @@ def _told(shown: Sequence[NamedSubject]) -> str:
     passed = [kind for kind in KINDS if any(one.causal and kind in one.causal.passed for one in shown)]
     said = [f"{kind}: {SAID[kind]}" for kind in passed]
     return "\n".join([*said, "no: changing the texts did not show that the signal follows the name"])
+
+
+def _givers(result: NamesResult) -> list[tuple[str, NamesResult]]:
+    """Who gave names, and what came of them."""
+    asked = [] if result.beside is None else [(str(result.config["llm"]), result.beside)]
+    return [("rules", result), *asked]
+
+
+def _lines(result: NamesResult) -> list[str]:
+    """The shares with their controls."""
+    lines = [
+        f"named {_share(result.share_named)}, beyond chance {_share(result.share_beyond_chance)}",
+        f"controls, named: swapped {_share(result.swapped)}"
+        + ("" if result.rotated is None else f", rotated {_share(result.rotated)}"),
+    ]
+    if result.difference is not None:
+        d = result.difference
+        lines.append(f"named less rotated {d.mean:+.0%} ({d.low:+.0%} to {d.high:+.0%} over heads)")
+    if result.exam is not None:
+        unread = sum(one.unread for one in result.signals)
+        lines.append(
+            f"judged by {result.config['llm']}: {result.exam.balanced_accuracy:.0%} right in its exam, "
+            f"{counted(unread, 'answer')} about names not read"
+        )
+    return lines
+
+
+def _row(one: NamedSubject, changed: bool) -> tuple[str, ...]:
+    matched = "–" if one.position_matched is None else f"{one.position_matched.mean:.2f}"
+    name = "–" if one.name is None else one.name.text
+    return one.verdict, _accuracy(one), matched, *[_evidence(one)] * changed, name
 
 
 def _accuracy(one: NamedSubject) -> str:
