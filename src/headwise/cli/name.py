@@ -94,7 +94,7 @@ def name(
     """Name what heads, writers and signals respond to, and test every name on other texts."""
     from headwise.naming.llm.choice import llm_choice
 
-    llm_choice(by, llm, base_url, cap)  # refused before a model is loaded
+    llm_choice(by, llm, base_url, cap, causal=causal)  # refused before a model is loaded
     if selftest and by != "rules":
         raise HeadwiseError(f"--selftest tests names by rules: leave out --by {by}")
     if (source is None) == (not selftest):

@@ -25,7 +25,7 @@ from headwise.naming.evidence import find_evidence
 from headwise.naming.examine import Cases
 from headwise.naming.halves import Half, Halves, halves_of, swapped
 from headwise.naming.llm.choice import By, LlmChoice, llm_choice
-from headwise.naming.llm.names import Asked, asking, read_for_llm
+from headwise.naming.llm.names import LlmNamer, asking, read_for_llm
 from headwise.naming.llm.prompts import prompts_digest
 from headwise.naming.predicates.lexicon import Lexicon, lexicon_of
 from headwise.naming.predicates.library import library_digest
@@ -132,9 +132,7 @@ def find_names(
     NamesResult
         Every subject with its verdict, the shares, and the controls beside them.
     """
-    choice = llm_choice(by, llm, base_url, cap)
-    if causal and by == "llm":
-        raise HeadwiseError("causal= changes texts by rules, and by='llm' has none: give by='both'")
+    choice = llm_choice(by, llm, base_url, cap, causal=causal)
     if tokens < 16:
         raise HeadwiseError(f"tokens={tokens} leaves too little of each text: give 16 or more")
     lexicon = lexicon_of(words)
@@ -201,7 +199,7 @@ def _names(
     texts: Texts,
     halves: Halves,
     lexicon: Lexicon,
-    asked: Asked | None,
+    asked: LlmNamer | None,
     config: dict[str, Any],
     run: Stages,
 ) -> NamesResult:

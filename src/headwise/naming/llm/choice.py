@@ -12,7 +12,7 @@ from headwise.naming.llm.chat import CAP, LOOPBACK, host_of
 from headwise.strings import in_short, shortened, well_formed
 
 By = Literal["rules", "llm", "both"]
-Kind = Literal["endpoint", "gguf", "transformers"]
+LlmKind = Literal["endpoint", "gguf", "transformers"]
 WAYS = ("rules", "llm", "both")
 GIVE = "give llm=: the name of a model at base_url=, a .gguf file, or the folder or hub id of a transformers model"
 
@@ -41,7 +41,7 @@ class LlmChoice:
         return Path(self.llm).absolute().name if folder else self.llm
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> LlmKind:
         """
         >>> LlmChoice("m", "http://127.0.0.1:8080/v1").kind, LlmChoice("m.gguf").kind, LlmChoice("smollm2").kind
         ('endpoint', 'gguf', 'transformers')
@@ -65,8 +65,10 @@ class LlmChoice:
         return self.base_url is None or self.place in LOOPBACK
 
 
-def llm_choice(by: str, llm: str | Path | None, base_url: str | None, cap: int | None) -> LlmChoice | None:
-    """What was chosen; None for rules alone.
+def llm_choice(
+    by: str, llm: str | Path | None, base_url: str | None, cap: int | None, *, causal: bool = False
+) -> LlmChoice | None:
+    """What was chosen; None for rules alone. ``causal`` evidence needs rules.
 
     >>> llm_choice("rules", None, None, None)
     >>> llm_choice("llm", None, "http://127.0.0.1:8080/v1", None)
@@ -84,6 +86,8 @@ def llm_choice(by: str, llm: str | Path | None, base_url: str | None, cap: int |
         return None
     if llm is None or not str(llm).strip():
         raise HeadwiseError(f"by={by!r} asks a language model: {GIVE}")
+    if causal and by == "llm":
+        raise HeadwiseError("causal= changes texts by rules, and by='llm' has none: give by=both")
     name = well_formed(str(llm), "llm")
     if base_url is not None:
         host_of(base_url)

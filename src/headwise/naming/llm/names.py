@@ -51,7 +51,7 @@ _LONG = Name("a" * 90, "a" * 90, "a" * 90, "a" * 250)
 
 
 @dataclass(frozen=True)
-class Asked:
+class LlmNamer:
     """A language model that may name: who explains, who judges, and how the judge did in its exam."""
 
     explainer: Chat
@@ -125,7 +125,7 @@ def read_for_llm(cases: Cases, other: np.ndarray | None = None) -> Cases:
 @contextmanager
 def asking(
     choice: LlmChoice, texts: Texts, explore: np.ndarray, subjects: int, families: int, seed: int, run: Stages
-) -> Iterator[Asked]:
+) -> Iterator[LlmNamer]:
     """A language model that passed its exam, for as long as it is asked.
 
     What is to be asked is told and capped before anything is sent. Once the exam is passed, trouble with the model
@@ -149,7 +149,7 @@ def asking(
             _forget(folder)  # who is refused leaves nothing behind
             raise
         with _kept(folder):
-            yield Asked(chat, judge, exam, seed)
+            yield LlmNamer(chat, judge, exam, seed)
     if run.folder is not None and folder is not None:
         run.folder.write_bytes(ANSWERS, _collected(folder))
         _forget(folder)
