@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 BANDS: tuple[CellKind, ...] = ("top", "upper", "middle")
 FEW = 20
 """Matched cells below which nothing is said of positions."""
-SHOWN = 8
-"""Examples of each kind that are kept."""
+SHOWN = 20
+"""The strongest cells that are kept as examples."""
+FAILING = 8
+"""Examples of either failure that are kept."""
 AROUND = (10, 4)
 """Tokens shown before the earlier and after the later of the two."""
 
@@ -189,7 +191,10 @@ def _examples(
     cells, scores = kept.cells[there], kept.score[there]
     held = np.zeros(len(cells), dtype=bool) if holds is None else holds(cells)
     chosen = np.arange(len(cells)) if only is None else np.flatnonzero(held == only)
-    return [_example(texts, kind, cells, scores, held, int(at)) for at in chosen[:SHOWN]]
+    return [
+        _example(texts, kind, cells, scores, held, int(at))
+        for at in chosen[: SHOWN if only is None else FAILING]
+    ]
 
 
 def _example(
