@@ -20,6 +20,7 @@ from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.contrast.roles import ROLES, HeadRole, HeadRoles, Role
 from headwise.contrast.rows import AttributionRow
 from headwise.corpus import Corpus
+from headwise.naming.change import CausalEvidence, ChangeTest
 from headwise.naming.result import CellExample, Words
 from headwise.show.circuits.page import circuit_page
 from headwise.show.contrast.report import attribution_report, features_report
@@ -205,8 +206,10 @@ def test_names(inert: Callable[[str], str]) -> None:
     )
     words = Words(destination=ALL, source=ALL, relation=ALL, text=ALL, rule=((ALL,),), equally_good=(ALL,))
     example = CellExample(kind="missed", tokens=(ALL, ALL), destination=1, source=0, score=1.0, holds=False)
+    changed = CausalEvidence((ChangeTest("break", 30, 0.01, examples=((ALL, ALL, ALL),)),), (0.01,))
     signals = tuple(
-        replace(one, name=words, flags=(ALL,), examples=(*one.examples, example)) for one in found.signals
+        replace(one, name=words, flags=(ALL,), examples=(*one.examples, example), causal=changed)
+        for one in found.signals
     )
     hostile = replace(found, model=ALL, signals=signals)
     assert "<img src=x" in inert(cell(hostile._repr_html_()))

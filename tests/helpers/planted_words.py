@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 import transformers
@@ -52,7 +53,8 @@ def planted_words(*, flipped: bool = False) -> Model:
             hf.transformer.wte.weight[number] += kind * (3.0 * (word in ANIMALS) - 3.0 * (word in PLACES))
         listen = torch.zeros(HEAD)
         listen[3] = -1.5 if flipped else 1.5
-        attention = hf.transformer.h[1].attn.c_attn.weight
+        block: Any = hf.transformer.h[1]
+        attention = block.attn.c_attn.weight
         attention[:, :HEAD] = torch.outer(mood, listen)
         attention[:, WIDTH : WIDTH + HEAD] = torch.outer(kind, listen)
     return Model(hf.eval().requires_grad_(False), tokenizer, name="planted-words")

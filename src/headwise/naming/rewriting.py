@@ -157,7 +157,7 @@ def _try(
     rule: Rule, texts: Texts, cells: Cells, asked: Sequence[tuple[int, int, str]], tokenizer: Any
 ) -> _Attempts:
     """Words put in at places of cells; kept where all other tokens are as they were."""
-    cell_of, place_of, words = ([one[i] for one in asked] for i in range(3))
+    cell_of, place_of, words = [c for c, *_ in asked], [p for _, p, _ in asked], [w for *_, w in asked]
     raws = []
     for cell, place, word in asked:
         text = int(cells.text[cell])
