@@ -176,7 +176,7 @@ def test_bad_corpora_are_one_line(model: Model, tmp_path: Path) -> None:
 def test_texts_that_are_all_alike_are_one_line(model: Model) -> None:
     # a script that the tokenizer does not know: every word is the same token
     texts = tuple(f"שלום עולם {i} זה טקסט ארוך יותר " * 4 for i in range(90))
-    with pytest.raises(HeadwiseError, match="1 of them unlike the others.*give texts that share fewer runs"):
+    with pytest.raises(HeadwiseError, match=r"1 of them unlike the others.*give texts that share fewer runs"):
         find_names(model, "L0H0", corpus=Corpus("hebrew", texts, ("x",) * 90), tokens=20, rotated=False)
 
 

@@ -61,7 +61,9 @@ def halves_of(texts: Texts, seed: int = 0) -> Halves:
         if len(some) < 2:
             # a script that a tokenizer has no words for is cut into pieces, of which any eight are soon met again
             alike = len(members) < len(usable) / 2
-            give = "texts that share fewer runs of eight tokens" if alike else "a corpus of some hundred texts"
+            give = (
+                "texts that share fewer runs of eight tokens" if alike else "a corpus of some hundred texts"
+            )
             raise HeadwiseError(
                 f"{len(usable)} texts of {LEAST_TOKENS} tokens or more, {len(members)} of them unlike the others, "
                 f"leave {len(some)} in the {half} half: names need texts to be found on and others to be tested on; "
