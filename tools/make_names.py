@@ -24,10 +24,7 @@ BLOCK = re.compile(r"(<!-- block: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def kept(run: Path) -> dict[str, Any]:
     """What is kept of one run: shares, controls, and a row per subject."""
-    import headwise
-
-    found = headwise.NamesResult.load(run)
-    document = found.to_json()
+    document = json.loads((run / "names.json").read_text(encoding="utf-8"))
     settings = document["settings"]
     rows = []
     for one in document["signals"]:
@@ -41,7 +38,10 @@ def kept(run: Path) -> dict[str, Any]:
                 "accuracy": None if accuracy is None else round(accuracy["mean"], 3),
                 "matched": None if matched is None else round(matched["mean"], 3),
                 "rotated": None if rotated is None else rotated["balanced_accuracy"],
-                "strongest": sum(e["kind"] == "strongest" and e["holds"] for e in one["examples"]),
+                "strongest": sum(e["kind"] == "strongest" and bool(e["holds"]) for e in one["examples"]),
+                "shown": sum(e["kind"] == "strongest" for e in one["examples"]),
+                "recall": one["recall"],
+                "false_alarms": one["false_alarms"],
             }
         )
     return {
@@ -84,19 +84,66 @@ def shares(data: dict[str, Any]) -> list[str]:
     return lines
 
 
-def table(rows: list[dict[str, Any]]) -> list[str]:
-    """A row per subject."""
-    lines = ["| signal | verdict | accuracy | matched | name |", "|---|---|---|---|---|"]
+def table(rows: list[dict[str, Any]], *, reasons: bool = False) -> list[str]:
+    """A row per subject; with ``reasons`` also how many of its strongest cells the name fits, and where it fails."""
+    titles = [
+        "signal",
+        "verdict",
+        *["fits"] * reasons,
+        "accuracy",
+        "matched",
+        "name",
+        *["where it fails"] * reasons,
+    ]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for row in rows:
-        numbers = ("–" if row[key] is None else f"{row[key]:.2f}" for key in ("accuracy", "matched"))
+        numbers = ["–" if row[key] is None else f"{row[key]:.2f}" for key in ("accuracy", "matched")]
         name = "–" if row["name"] is None else row["name"].replace("|", "\\|").replace("\n", " ")
-        lines.append(f"| {row['signal']} | {row['verdict']} | {' | '.join(numbers)} | {name} |")
+        fits, why = ([f"{row['strongest']} of {row['shown']}"], [reason(row)]) if reasons else ([], [])
+        lines.append(f"| {' | '.join([row['signal'], row['verdict'], *fits, *numbers, name, *why])} |")
     return lines
+
+
+def reason(row: dict[str, Any]) -> str:
+    """In which of three ways a name is wrong, where it is."""
+    alarms = [
+        one
+        for name, one in (row["false_alarms"] or {}).items()
+        if name != "position-matched" and one is not None
+    ]
+    said = []
+    if row["recall"] is not None and row["recall"] < 0.8:
+        said.append(f"misses {1 - row['recall']:.0%} of the cells where it acts")
+    if alarms and statistics.mean(alarms) > 0.1:
+        said.append(f"holds in {statistics.mean(alarms):.0%} of those where it does not")
+    if row["matched"] is not None and row["accuracy"] - row["matched"] > 0.1:
+        said.append("rests on positions")
+    return "; ".join(said) or "hardly"
+
+
+def strongest(kind: str, run: dict[str, Any]) -> list[str]:
+    """The first named subjects of a run, strongest first."""
+    named = [row for row in run["rows"] if row["verdict"] == "named"][:10]
+    return [f"### {kind[0].upper()}{kind[1:]}", "", *table(named, reasons=True), ""]
 
 
 def wrapped(line: str) -> list[str]:
     """A paragraph as pages have it."""
     return textwrap.wrap(line, 120, break_on_hyphens=False, break_long_words=False)
+
+
+def fits_strongest(row: dict[str, Any]) -> bool:
+    """Whether a name holds in at least 18 of the 20 cells that are shown."""
+    return row["verdict"] == "named" and row["shown"] == 20 and row["strongest"] >= 18
+
+
+def count_fitting(heads: list[dict[str, Any]]) -> str:
+    """How many names fit what is shown of them."""
+    named = sum(row["verdict"] == "named" for row in heads)
+    return (
+        f"The names of {sum(map(fits_strongest, heads))} heads, of {named} that are named, fit at least 18 of their 20 "
+        "strongest cells in texts that the search did not see. Ten of them, each with another beginning:"
+    )
 
 
 def blocks(data: dict[str, Any]) -> dict[str, list[str]]:
@@ -105,7 +152,11 @@ def blocks(data: dict[str, Any]) -> dict[str, list[str]]:
     tested = [row for row in heads if row["accuracy"] is not None]
     known = [row for row in tested if row["matched"] is not None]
     beyond = sum(row["matched"] >= 0.65 for row in known)
-    best = sorted((row for row in known if row["strongest"] >= 7), key=lambda row: -row["matched"])
+    every = [row for one in data.values() for row in one["rows"]]
+    fitting = [
+        row for row in every if row["verdict"] == "named" and row["shown"] == 20 and row["strongest"] >= 18
+    ]
+    best = sorted((row for row in fitting if row["matched"] is not None), key=lambda row: -row["matched"])
     # one of each beginning: many heads share the first name
     fits = list({str(row["name"])[:36]: row for row in reversed(best)}.values())[::-1]
     fits = sorted(fits, key=lambda row: -row["matched"])[:10]
@@ -123,8 +174,9 @@ def blocks(data: dict[str, Any]) -> dict[str, list[str]]:
             f"it is {statistics.median(row['matched'] for row in known):.2f} in the {len(known)} heads that have "
             f"such cells, and {beyond} of them keep 0.65 or more."
         ),
-        "fits": table(fits),
-        "fails": table(fails),
+        "fits": [*wrapped(count_fitting(heads)), "", *table(fits, reasons=True)],
+        "fails": table(fails, reasons=True),
+        "signals": [line for kind, one in data.items() if kind != "heads" for line in strongest(kind, one)],
         "heads": table(heads),
     }
 
