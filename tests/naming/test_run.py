@@ -237,3 +237,11 @@ def test_a_word_list_is_part_of_the_run(model: Model, corpus: Corpus, tmp_path: 
     assert plain.config["predicates"] != listed.config["predicates"]
     with pytest.raises(HeadwiseError, match=r"none\.txt' cannot be read"):
         find_names(model, "L0H0", words=[tmp_path / "none.txt"], **kept)
+
+
+def test_a_list_that_is_longer_than_a_files_name_is_a_list() -> None:
+    model = tiny("llama")
+    named = [f"{head} {side}" for head in model.heads for side in ("query", "key")]
+    source = ", ".join(named * 20)
+    assert len(source) > 2000
+    assert len(read_source(model, source)) >= len(model.heads)

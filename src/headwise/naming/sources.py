@@ -96,7 +96,12 @@ def _pole(strengths: Sequence[float]) -> Pole:
 
 
 def _is_path(text: str) -> bool:
-    return "/" in text or Path(text).suffix in (".json", ".safetensors") or Path(text).exists()
+    if "/" in text or Path(text).suffix in (".json", ".safetensors"):
+        return True
+    try:
+        return Path(text).exists()
+    except OSError:  # longer than any file's name: a list of many subjects
+        return False
 
 
 def _parts(source: Any) -> list[Any]:
