@@ -21,8 +21,8 @@ def name(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="'all' for every head, a head (L23H3), 'L23H3 key MLP18', 'L23H3 key ch2 MLP18 ++', 'L23H3 sink', several "
-            "separated by commas, a circuit file, a run folder, or a feature bank.",
+            help="'all' for every head, a head (L23H3), 'L23H3 key MLP18', 'L23H3 key ch2 MLP18 ++', 'L23H3 sink', "
+            "several separated by commas, a circuit file, a run folder, or a feature bank.",
             metavar="SOURCE",
             show_default=False,
         ),
