@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headwise.contrast.roles import HeadRoles as HeadRoles
     from headwise.contrast.roles import head_roles as head_roles
     from headwise.contrast.study import find_features as find_features
+    from headwise.contrast.unlabelled.result import UnlabelledResult as UnlabelledResult
     from headwise.errors import HeadwiseError as HeadwiseError
     from headwise.families.result import FamiliesResult as FamiliesResult
     from headwise.families.study import find_families as find_families
@@ -74,6 +75,7 @@ _NAMES = {
     "contrast.result": "FeaturesResult",
     "contrast.roles": "HeadRoles head_roles",
     "contrast.study": "find_features",
+    "contrast.unlabelled.result": "UnlabelledResult",
     "errors": "HeadwiseError",
     "families.result": "FamiliesResult",
     "families.study": "find_families",

@@ -182,9 +182,9 @@ def test_estimators_are_cloned_with_their_parameters() -> None:
 def test_too_little_is_refused_in_one_line() -> None:
     rows = planted(30, signs(30, 8, 4, 13))
     cells = rows.cells()
-    with pytest.raises(HeadwiseError, match="attended cells are too few for 4 independent axes"):
+    with pytest.raises(HeadwiseError, match="keys are too few for 4 independent axes"):
         IndependentAxes().fit((cells.k @ torch.randn(8, 4, dtype=torch.float64)).numpy())
-    with pytest.raises(HeadwiseError, match="all attended cells are of one text"):
+    with pytest.raises(HeadwiseError, match="all keys are of one text"):
         IndependentAxes().fit(np.random.default_rng(0).normal(size=(200, 2)), units=np.zeros(200))
     with pytest.raises(HeadwiseError, match="too few for level"):
         SelfContrast(placebos=5).fit(rows)

@@ -19,16 +19,19 @@ import headwise
 from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.contrast.roles import ROLES, HeadRole, HeadRoles, Role
 from headwise.contrast.rows import AttributionRow
+from headwise.contrast.unlabelled.pairs import judged
 from headwise.corpus import Corpus
 from headwise.naming.change import CausalEvidence, ChangeTest
 from headwise.naming.result import CellExample, Words
 from headwise.show.circuits.page import circuit_page
 from headwise.show.contrast.report import attribution_report, features_report
+from headwise.show.contrast.unlabelled import unlabelled_report
 from headwise.show.families.report import families_report
 from headwise.show.naming.page import names_page
 from headwise.show.sinks.report import sinks_report
 from headwise.show.sparsity.report import sparsity_report
 from headwise.show.why.page import page as why_page
+from headwise.toy.language import sentences
 from headwise.types import Estimate, Head
 from headwise.why.explain import explain
 from headwise.why.explanation import Explanation
@@ -216,6 +219,20 @@ def test_names(inert: Callable[[str], str]) -> None:
     assert "<img src=x" in inert(names_page(hostile))
 
 
+def test_features_without_labels(inert: Callable[[str], str]) -> None:
+    texts = tuple(f"{one.text} {one.answer}" for one in sentences(60, 0, "hostile"))
+    corpus = Corpus(ALL, texts, ("",) * len(texts))
+    found = headwise.find_features(small_model(), corpus, heads="L0H0")
+    cell_in_text = replace(found.features[0].cells[0], tokens=(ALL, ALL), query=1, key=0)
+    features = tuple(
+        replace(one, name=ALL, keys=(ALL,), queries=(ALL,), cells=(cell_in_text,)) for one in found.features
+    )
+    pair = judged(head=ALL, names=(ALL, ALL), overlap=0.5, chance=0.2, swaps=None, writers=None)
+    hostile = replace(found, model=ALL, features=features, pairs=(pair,), warnings=(ALL,))
+    assert "<img src=x" in inert(cell(hostile._repr_html_()))
+    assert "<img src=x" in inert(unlabelled_report(hostile).html())
+
+
 def test_every_view_is_in_this_file() -> None:
     """A type that learns to show itself in a notebook must be tried here too."""
     source = Path(headwise.__file__).parent
@@ -225,6 +242,7 @@ def test_every_view_is_in_this_file() -> None:
     assert views == {
         "contrast/result.py",
         "contrast/roles.py",
+        "contrast/unlabelled/result.py",
         "naming/result.py",
         "why/explanation.py",
         "why/vocabulary.py",

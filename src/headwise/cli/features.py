@@ -1,7 +1,8 @@
-"""``headwise features``: which features of query and key make a head attend, proved on unseen words."""
+"""``headwise features``: which features of query and key make a head attend, proved on unseen words or texts."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -13,12 +14,26 @@ from headwise.cli.verb import new_app
 from headwise.strings import whole_number
 
 app = new_app("Find a task's heads, fit its features in them, and test them on what was held out.")
+UNLABELLED = ("task", "heads", "corpus", "texts", "max_rank", "seed", "model", "out", "workers", "as_json")
+"""What features without labels take."""
 
 
 @app.command()
 def features(
-    task: words.LabelledTask,
+    context: typer.Context,
+    task: words.OptionalLabelledTask = None,
     heads: words.Heads = "auto",
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            help="Without labels: folder, .txt, .jsonl or .parquet of ordinary text; default: documentation.",
+            metavar="PATH",
+            callback=words.corpus_place,
+        ),
+    ] = None,
+    texts: Annotated[
+        int, typer.Option(min=24, max=100_000, help="Without labels: texts at most.", metavar="N")
+    ] = 240,
     prompts: Annotated[int | None, typer.Option(min=1, help="Prompts to fit each contrast on.")] = None,
     test: Annotated[
         int | None, typer.Option(min=1, help="Prompts to test on; default: a third of --prompts.")
@@ -34,7 +49,7 @@ def features(
     energy: Annotated[
         float, typer.Option(min=0, max=1, help="Energy that the published rank rule must reach.")
     ] = 0.99,
-    max_rank: Annotated[int, typer.Option(min=1, help="Largest subspace that is swapped.")] = 9,
+    max_rank: Annotated[int, typer.Option(min=1, help="Dimensions of a subspace at most.")] = 9,
     contrasts: Annotated[
         str | None, typer.Option(help="binding: some of order,lexical,reflexive.", metavar="NAMES")
     ] = None,
@@ -56,7 +71,18 @@ def features(
     workers: words.MoreWorkers = 1,
     as_json: words.Json = False,
 ) -> None:
-    """Find a task's heads, fit its features in them, and test them on what was held out."""
+    """Find a task's heads, fit its features in them, and test them on what was held out.
+
+    Without a TASK, features are found from the heads' own attention over ordinary text, and measured on other texts.
+    """
+    if task is None:
+        words.refuse_unused(context, UNLABELLED, "is of a TASK with labels, and none was given")
+        _without_labels(heads, corpus, texts, max_rank, seed, model, out, workers, as_json)
+        return
+    every = {str(parameter.name) for parameter in context.command.params}
+    words.refuse_unused(
+        context, every - {"corpus", "texts"}, f"is of ordinary text, and TASK {task} has labels"
+    )
     options = task_options(
         task,
         prompts=prompts,
@@ -97,6 +123,47 @@ def features(
     from headwise.show.contrast.terminal import run_tables
 
     finish(run.to_json(), lambda: run_tables(run), as_json=as_json, run=out, report=report_in(out))
+
+
+def _without_labels(
+    heads: str,
+    corpus: Path | None,
+    texts: int,
+    max_rank: int,
+    seed: int,
+    model: str | None,
+    out: Path | None,
+    workers: int,
+    as_json: bool,
+) -> None:
+    from headwise.corpora.known import find_corpus
+
+    given = find_corpus(corpus)  # refused, if need be, before the model is loaded
+    if out is not None:
+        from headwise.scale.place import refuse_taken
+
+        refuse_taken(out, "unlabelled")
+    from headwise.contrast.unlabelled.study import FITTING, find_unlabelled
+    from headwise.model.loading.load import load
+
+    loaded = load(model)
+    with stage_bars(lambda stage: "head" if stage == FITTING else "text") as progress:
+        found = find_unlabelled(
+            loaded,
+            given,
+            heads=heads,
+            texts=texts,
+            max_rank=max_rank,
+            out=out,
+            workers=workers,
+            seed=seed,
+            progress=progress,
+        )
+    from headwise.show.contrast.unlabelled import unlabelled_report, unlabelled_tables
+
+    if out is not None:
+        unlabelled_report(found).write(out / "report.html")
+    finish(found.to_json(), lambda: unlabelled_tables(found), as_json=as_json, run=out, report=report_in(out))
 
 
 def task_options(task: str, **given: Any) -> dict[str, Any]:

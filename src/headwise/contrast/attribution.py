@@ -188,6 +188,11 @@ def attribute_prompt(
     chosen = list(bank.heads) if heads is None else [Head.parse(h) for h in head_list(heads)]
     features = {h: sorted(bank.of(h, unions=False), key=lambda f: f.rank) for h in chosen}
     seen = model.capture(model.prompt_ids(prompt), heads=chosen, queries=query, want=("q", "k"), start=start)
+    if any(f.frame == "query" for some in features.values() for f in some):
+        from headwise.contrast.unlabelled.collect import rotation_of
+
+        turns = rotation_of(model, model.prompt_ids(prompt), query, start)
+        features = {h: [f.at(turns.get(h.layer)) for f in some] for h, some in features.items()}
     found: dict[Head, dict[Method, Attribution]] = {}
     for place, head in enumerate(chosen):
         named = {f.name: f.query for f in features[head]}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import torch
 from pydantic import Field, StringConstraints
 
+from headwise.basis_names import Frame
 from headwise.errors import HeadwiseError
 from headwise.files import write_bytes
 from headwise.scale import tensors as sealed
@@ -19,6 +20,7 @@ from headwise.validation import Index, Row, Sha256, Shape, check, quoted
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
+    from headwise.model.reading import Rotary
 
 FILE = "features.safetensors"
 SCHEMA = 1
@@ -45,11 +47,26 @@ class BankFeature:
     """The rank above the null."""
     parts: tuple[str, ...] = ()
     """The features that a union was made of; empty for a single one."""
+    frame: Frame = "absolute"
+    """Of which vectors its subspaces are: as the head multiplies them, or as the query sees them (before rotation)."""
 
     @property
     def rank(self) -> int:
         """Its number of dimensions."""
         return self.key.rank
+
+    def at(self, rotary: Rotary | None) -> BankFeature:
+        """The feature for one query: its subspaces turned to the position of that query, if they are in its frame.
+
+        ``rotary`` is the rotation at that single position; None for a model without one.
+        """
+        if self.frame == "absolute" or rotary is None:
+            return replace(self, frame="absolute")
+        turned = [
+            Subspace.spanned_by(rotary.double().turn(side.basis.double().mT[None, :, None])[0, :, 0].mT)
+            for side in (self.query, self.key)
+        ]
+        return replace(self, query=turned[0], key=turned[1], frame="absolute")
 
     def __repr__(self) -> str:
         return f"BankFeature({self.head} {self.name!r}, rank={self.rank})"
@@ -125,6 +142,8 @@ class FeatureBank:
         record: list[dict[str, Any]] = []
         tensors: dict[str, torch.Tensor] = {}
         for number, f in enumerate(self.features):
+            # Files of before have no frame: theirs is the absolute one.
+            frame = {} if f.frame == "absolute" else {"frame": f.frame}
             record.append(
                 {
                     "name": f.name,
@@ -133,6 +152,7 @@ class FeatureBank:
                     "rank_energy": f.rank_energy,
                     "rank_null": f.rank_null,
                     "parts": list(f.parts),
+                    **frame,
                 }
             )
             for part, value in (("query", f.query.basis), ("key", f.key.basis), ("sigma", f.sigma)):
@@ -187,6 +207,7 @@ class _FeatureShape(Shape):
     rank_energy: Index
     rank_null: Index
     parts: Row[FeatureName]
+    frame: Frame = "absolute"
 
 
 class _BankShape(Shape):
@@ -222,6 +243,7 @@ def _feature(shape: _FeatureShape, number: int, tensors: Mapping[str, torch.Tens
         rank_energy=shape.rank_energy,
         rank_null=shape.rank_null,
         parts=shape.parts,
+        frame=shape.frame,
     )
     if made.rank != shape.rank:
         raise HeadwiseError(f"features[{number}].key has rank {made.rank}, but the record says {shape.rank}")

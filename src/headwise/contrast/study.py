@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from headwise.contrast.attribution import attribution_rows
 from headwise.contrast.bank import FeatureBank
@@ -32,6 +32,8 @@ from headwise.contrast.result import KIND, FeaturesResult
 from headwise.contrast.rows import AnswerRow, HeadRow
 from headwise.contrast.swap_tests import DOSES, SwapJob
 from headwise.contrast.tables import changes_nothing, dose_rows, draw_rows, feature_row, swap_rows
+from headwise.contrast.unlabelled.given import corpus_given
+from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
 from headwise.progress import Progress, stages
 from headwise.randomness import keyed
@@ -46,6 +48,7 @@ from headwise.tasks.labelled.types import Contrast, Task
 from headwise.types import Head
 
 if TYPE_CHECKING:
+    from headwise.contrast.unlabelled.result import UnlabelledResult
     from headwise.model.model import Model
 
 SHARD = 64
@@ -54,9 +57,17 @@ GALLERY = 240
 """Test prompts whose vectors are kept for pictures."""
 
 
+@overload
+def find_features(model: Model, task: Corpus, **options: Any) -> UnlabelledResult: ...
+
+
+@overload
+def find_features(model: Model, task: str | Path | Task = "binding", **options: Any) -> FeaturesResult: ...
+
+
 def find_features(
     model: Model,
-    task: str | Path | Task = "binding",
+    task: str | Path | Task | Corpus = "binding",
     *,
     heads: str | Sequence[Head | str] = "auto",
     out: str | Path | None = None,
@@ -68,15 +79,18 @@ def find_features(
     seed: int = 0,
     progress: Progress | None = None,
     **options: Any,
-) -> FeaturesResult:
-    """Find the heads of a task, fit its features in them and test them on unseen items.
+) -> FeaturesResult | UnlabelledResult:
+    """Find the heads of a task, fit its features in them and test them on unseen items; or, of ordinary text, features
+    that heads' own attention shows.
 
     Parameters
     ----------
     model:
         A loaded model.
     task:
-        ``binding``, ``filter``, the path of a JSONL file, or a :class:`headwise.tasks.Task`.
+        ``binding``, ``filter``, the path of a JSONL file, or a :class:`headwise.tasks.Task`. A
+        :class:`~headwise.corpus.Corpus`, its name, or a file or folder of text: features without labels, for which
+        ``heads``, ``max_rank``, ``out``, ``workers``, ``seed``, ``progress`` and ``texts`` (how many at most) count.
     heads:
         ``auto`` scans every head and takes those that do the task; else a list such as ``L18H6,L20H3``.
     out:
@@ -102,8 +116,30 @@ def find_features(
     Returns
     -------
     FeaturesResult
-        Heads, features, swaps with their controls, and the feature bank.
+        Heads, features, swaps with their controls, and the feature bank. Of ordinary text an ``UnlabelledResult``.
     """
+    corpus = corpus_given(task)
+    if corpus is not None:
+        from headwise.contrast.unlabelled.study import find_unlabelled
+
+        labelled = {"draws": draws != 100, "energy": energy != 0.99, "through_model": through_model != 0}
+        for name in (*(name for name, given in labelled.items() if given), *options):
+            if name != "texts":
+                raise HeadwiseError(
+                    f"{name}= is of labelled prompts, and {corpus.name!r} is ordinary text: leave it out"
+                )
+        return find_unlabelled(
+            model,
+            corpus,
+            heads=heads,
+            max_rank=max_rank,
+            out=out,
+            workers=workers,
+            seed=seed,
+            progress=progress,
+            **options,
+        )
+    assert not isinstance(task, Corpus)
     if draws < 100:
         raise HeadwiseError(f"draws={draws} random subspaces are too few for a percentile: give at least 100")
     if not 1 <= max_rank <= model.d_head:

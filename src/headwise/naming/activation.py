@@ -169,6 +169,9 @@ class Activations:
                 raise HeadwiseError(f"{subject} is not in the bank: name one of its features")
             query, key = (x.basis.double() @ x.basis.double().mT for x in (found.query, found.key))
             query = query if turn is None else query @ turn
+            if found.frame == "query":
+                # Both projections act before the query is turned: a key as the query sees it is R_dᵀ k.
+                return Form(subject, (query @ key).to(device, dtype), None, None)
             return Form(subject, query.to(device, dtype), None, None, key.to(device, dtype), absolute=True)
         if not subject.channels:
             through = None if turn is None else turn.to(device, dtype)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headwise.circuits.circuit import Circuit
     from headwise.contrast.result import FeaturesResult
     from headwise.contrast.roles import HeadRoles
+    from headwise.contrast.unlabelled.result import UnlabelledResult
     from headwise.families.result import FamiliesResult
     from headwise.naming.result import NamesResult
     from headwise.sinks.result import SinksResult
@@ -143,6 +144,21 @@ def sparsity_result(found: SparsityResult) -> str:
     needed = TableColumn(name="channels needed", format=".1f")
     heads = Table(("head", "cells", sparsity, rotated, "difference", needed), rows)
     return notebook(f"{found.task} in {found.model}: {found.traced} circuits.", heads.html(bare=True))
+
+
+def unlabelled_result(found: UnlabelledResult) -> str:
+    """The features of every head, with what may be said of each."""
+    rows = [
+        (one.head, one.name, one.rank, one.share, one.swap.mean, one.null_share, one.q, one.verdict)
+        for one in found.features
+    ]
+    numbers = [TableColumn(name=name, format=".2f") for name in ("attention", "swap", "placebo")]
+    features = Table(
+        ("head", "feature", "rank", *numbers, TableColumn(name="q", format=".3f"), "verdict"), rows
+    )
+    pairs = "".join(f"<p>{text(pair.sentence)}</p>" for pair in found.pairs)
+    said = f"{found.corpus} in {found.model}: {counted(len(found.features), 'feature')} without labels."
+    return notebook(said, features.html(bare=True), pairs)
 
 
 def families_result(found: FamiliesResult) -> str:

@@ -14,7 +14,7 @@ import torch
 from headwise.arguments import count, share
 from headwise.basis_names import BasisKind
 from headwise.circuits.patching import Align
-from headwise.contrast.bank import FeatureBank, banks_of, features_of
+from headwise.contrast.bank import FeatureBank, banks_of
 from headwise.contrast.roles import stored_roles
 from headwise.known_names import KnownNames, NamesLike
 from headwise.randomness import seeded
@@ -29,7 +29,7 @@ from headwise.why.proof import foresee, prove, verdict
 from headwise.why.question import PromptReading, ask, find_answer
 from headwise.why.transfer import Transfer, other_prompts, transfers
 from headwise.why.vocabulary import cell_vocabulary
-from headwise.why.what import place_split, swap_partner, what
+from headwise.why.what import features_here, place_split, swap_partner, what
 from headwise.why.who import SIDES, who
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def explain_steps(
         clock.start("finding the question")
         found = find_answer(model, token_ids, read.logits, answer, wrong)
         question = ask(model, up, tokens, found, head, query, key)
-        chosen = features_of(banks, question.cell.head) if banks else []
+        chosen = features_here(banks, up, question.cell) if banks else []
         stream, named = up.stream, up.bases.name
 
     roles = partial(stored_roles, model.weight_hash)

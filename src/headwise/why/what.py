@@ -10,11 +10,12 @@ from torch import Tensor
 
 from headwise.bases.relative import channels_needed, relative, sparsity
 from headwise.contrast.attribution import query_split
-from headwise.contrast.bank import BankFeature
+from headwise.contrast.bank import BankFeature, FeatureBank, features_of
 from headwise.model.reading import Rotary, side_maps
 from headwise.tracing.mlps import SignedTotals
 from headwise.tracing.table import LogOddsTable
 from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell
 from headwise.why.attention import sinks_of
 
 RIVALS = 5
@@ -181,6 +182,13 @@ def _poles(query: Tensor, lead: Tensor) -> list[str]:
     """Signs of both factors by channel: of the query's coordinate, and of the centred key's; their product leads."""
     signs = zip((query >= 0).tolist(), (lead * query >= 0).tolist(), strict=True)
     return [("+" if a else "-") + ("+" if b else "-") for a, b in signs]
+
+
+def features_here(banks: Sequence[FeatureBank], up: PromptWrites, cell: Cell) -> list[BankFeature]:
+    """The head's features in some banks, as they are for the cell's query."""
+    rotary = up.stream.rotary(cell.head.layer, up.prompt)
+    here = None if rotary is None else rotary.at_positions([cell.query])
+    return [feature.at(here) for feature in features_of(banks, cell.head)]
 
 
 def swap_partner(up: PromptWrites, table: LogOddsTable, made: What) -> int | None:

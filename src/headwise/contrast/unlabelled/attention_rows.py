@@ -59,6 +59,13 @@ class AttentionRows:
         order = (torch.rand(self.allowed.shape, generator=generator) + 2.0 * ~self.allowed).argsort(1)
         return torch.zeros_like(self.attention).scatter(1, place, self.attention.gather(1, order))
 
+    def some_keys(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Allowed keys drawn at random, ``count`` of each row that has as many [m, d_head], and their texts [m]."""
+        order = torch.rand(self.allowed.shape, generator=generator).masked_fill(~self.allowed, -1.0)
+        drawn = order.topk(min(count, order.shape[1]), 1)
+        row, place = (drawn.values >= 0).nonzero().T
+        return self.keys[row, drawn.indices[row, place]], self.unit[row]
+
     def cells(self, least: float = ATTENDED) -> AttendedCells:
         """The allowed cells with at least so much attention."""
         row, key = ((self.attention >= least) & self.allowed).nonzero().T

@@ -70,9 +70,7 @@ class IndependentAxes(TransformerMixin, BaseEstimator):
         X = np.asarray(X, dtype=np.float64)
         n, r = X.shape
         if n < LEAST * r:
-            raise HeadwiseError(
-                f"{n} attended cells are too few for {r} independent axes: give at least {LEAST * r}"
-            )
+            raise HeadwiseError(f"{n} keys are too few for {r} independent axes: give at least {LEAST * r}")
         whole = self._fitted(X, "whole")
         self.mean_ = whole.mean_
         self.components_ = self._signed(whole.components_, X)
@@ -155,9 +153,7 @@ class IndependentAxes(TransformerMixin, BaseEstimator):
         units = np.arange(n) if units is None else np.asarray(units)
         _, place = np.unique(units, return_inverse=True)
         if place.max() < 1:
-            raise HeadwiseError(
-                "all attended cells are of one text: give several, to see what is found again"
-            )
+            raise HeadwiseError("all keys are of one text: give several, to see what is found again")
         return place % 2 == 0, place % 2 == 1
 
 

@@ -1,13 +1,14 @@
 """From span, axes and groups to features: a subspace of queries and one of keys, and the logit that each makes.
 
 Keys inside the span are k ≈ V (mean + mixing · s). So a feature's keys move along its columns of V·mixing, the queries
-that ask for it along ΔC times what reads it, and the logit is a sum over axes:
+that ask for it along ΔC times what reads it, and the logit is a sum over axes (Eq. C15):
 
     q·VVᵀk = q·V mean + Σ_j (q·V mixing_j) s_j(k)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,11 +47,14 @@ class LabelFree:
     def fit(
         cls, contrast: SelfContrast, held_out: AttendedCells, *, seed: int = 0, seeds: int = 3
     ) -> LabelFree:
-        """Axes of the attended keys that the span was fitted on, grouped by what they do on others."""
-        cells = contrast.cells_
+        """Axes of the keys that the head chose from, grouped by what they do in attended cells of other texts.
+
+        Of keys that were chosen even independent coordinates depend on one another: whichever made the score high
+        spared the others. So axes are fitted on keys drawn whatever their attention.
+        """
         axes = IndependentAxes(random_state=seed, seeds=seeds)
-        inside = contrast.transform(cells.k).numpy()
-        axes.fit(inside, units=cells.unit.numpy())
+        inside = contrast.transform(contrast.keys_).numpy()
+        axes.fit(inside, units=contrast.key_units_.numpy())
         here, there = axes.transform(inside), axes.transform(contrast.transform(held_out.k).numpy())
         groups = grouped(_standard(there))
         again = np.minimum(*axes.agreement(groups, here))
@@ -58,13 +62,37 @@ class LabelFree:
         kept = [
             group
             for group, score in zip(groups, again, strict=True)
-            if (score >= STABLE if len(group) > 1 else axes.identified_[group[0]])
+            if (score >= STABLE if len(group) > 1 else bool(axes.identified_[list(group)].all()))
         ]
         rest = sorted(set(range(here.shape[1])).difference(*kept))
         final = [*kept, tuple(rest)] if rest else kept
         halves, other = axes.agreement(final, here)
         known = [group in kept for group in final]
         return cls(contrast, axes, tuple(final), tuple(halves.tolist()), tuple(other.tolist()), tuple(known))
+
+    def strongest(self, share: Sequence[float], most: int) -> LabelFree:
+        """The same with the features in the order of ``share``, those beyond the first ``most`` joined to the rest."""
+        order = sorted((i for i, known in enumerate(self.known) if known), key=lambda i: -share[i])
+        spare = [i for i, known in enumerate(self.known) if not known]
+        # The rest is a feature too.
+        kept, more = (
+            (order, []) if len(order) + len(spare) <= most else (order[: most - 1], order[most - 1 :])
+        )
+        joined = tuple(sorted(axis for i in (*more, *spare) for axis in self.groups[i]))
+        groups = [self.groups[i] for i in kept]
+        known = [True] * len(kept)
+        if joined:
+            groups, known = [*groups, joined], [*known, False]
+        here = self.axes.transform(self.contrast.transform(self.contrast.keys_).numpy())
+        halves, seeds = self.axes.agreement(groups, here)
+        return LabelFree(
+            self.contrast,
+            self.axes,
+            tuple(groups),
+            tuple(halves.tolist()),
+            tuple(seeds.tolist()),
+            tuple(known),
+        )
 
     @property
     def names(self) -> list[str]:
@@ -83,10 +111,14 @@ class LabelFree:
         return self.contrast.delta_c_ @ read
 
     def coordinates(self, keys: Tensor) -> Tensor:
-        """Keys [..., d_head] along the axes [..., r], of variance 1 over the attended keys."""
+        """Keys [..., d_head] along the axes [..., r], of variance 1 over the keys that the head chose from."""
         inside = self.contrast.transform(keys)
         mean, read = torch.from_numpy(self.axes.mean_), torch.from_numpy(self.axes.components_)
         return (inside - mean) @ read.mT
+
+    def asked(self, q: Tensor) -> Tensor:
+        """Queries [..., d_head] along the axes [..., r]: by how much each asks for an axis."""
+        return q.double() @ torch.linalg.pinv(self.query_directions).mT
 
     def parts(self, q: Tensor, keys: Tensor, scale: float) -> Tensor:
         """Each axis's part of the logits, from q [n, d_head] and keys [n, T, d_head]: [r, n, T]."""

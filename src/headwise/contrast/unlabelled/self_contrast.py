@@ -1,4 +1,4 @@
-"""Self-contrast: the head's own attention is the label (docs/method/contrastive.md §8).
+"""Self-contrast: the head's own attention is the label (Eq. C14).
 
     ΔC_self = E[q (Σ_t A_t k_t − mean_t k_t)ᵀ] = U Σ Vᵀ
 
@@ -19,6 +19,9 @@ from headwise.contrast.unlabelled.attention_rows import AttendedCells, Attention
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
 
+KEYS = 2
+"""Keys of each row that are drawn whatever their attention: what the head chooses from."""
+
 
 class SelfContrast(BaseEstimator):
     """The span in which one head chooses its keys.
@@ -38,7 +41,8 @@ class SelfContrast(BaseEstimator):
 
     Learned: ``delta_c_`` and ``placebos_`` ([d, d] and [placebos, d, d]), ``sigma_`` [d], ``rank_energy_``,
     ``rank_null_``, ``rank_`` (the smaller of both), ``query_`` and ``key_`` [d, rank] (paired singular vectors),
-    ``cells_`` (the attended cells), ``n_rows_``.
+    ``cells_`` (the attended cells), ``keys_`` [m, d] and ``key_units_`` [m] (keys that could be chosen, drawn at
+    random, with their texts), ``n_rows_``.
 
     >>> g = torch.Generator().manual_seed(0)
     >>> keys = torch.randn(300, 9, 6, generator=g) * torch.tensor([3.0, 3.0, 0.1, 0.1, 0.1, 0.1])
@@ -76,6 +80,7 @@ class SelfContrast(BaseEstimator):
             )
         self.n_rows_ = 0
         self._parts: list[AttendedCells] = []
+        self._keys: list[tuple[Tensor, Tensor]] = []
         self._sum: Tensor | None = None
         return self
 
@@ -96,6 +101,7 @@ class SelfContrast(BaseEstimator):
             dealt.append(usable.contrast(usable.shuffled(generator)))
         sums = torch.stack([q.mT @ d.double() for d in dealt])
         self._sum = sums if self._sum is None else self._sum + sums
+        self._keys.append(usable.some_keys(KEYS, keyed(self.seed, "keys", self.n_rows_)))
         self.n_rows_ += len(usable)
         self._parts.append(cells)
         return self
@@ -105,6 +111,7 @@ class SelfContrast(BaseEstimator):
         if self._sum is None or not self.n_rows_:
             raise HeadwiseError("there are no rows with two keys to choose from: give longer texts")
         self.cells_ = AttendedCells.cat(self._parts)
+        self.keys_, self.key_units_ = (torch.cat(some) for some in zip(*self._keys, strict=True))
         whole = self._sum / self.n_rows_
         self.delta_c_, self.placebos_ = whole[0], whole[1:]
         left, self.sigma_, right = torch.linalg.svd(self.delta_c_)
