@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from headwise.claims import LEVEL
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.subspaces import principal_components
 from headwise.contrast.swaps import Edited, swap_test
@@ -243,6 +244,6 @@ def _in_text(texts: HeadTexts, parts: CellParts, number: int, cell: int) -> Cell
     )
 
 
-def with_q(feature: UnlabelledFeature, q: float, level: float = 0.05) -> UnlabelledFeature:
+def with_q(feature: UnlabelledFeature, q: float) -> UnlabelledFeature:
     """The feature with its corrected p-value, and what follows from it."""
-    return replace(feature, q=q, supported=feature.known and q <= level)
+    return replace(feature, q=q, supported=feature.known and q <= LEVEL)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from headwise.claims import corrected
 from headwise.contrast.bank import FeatureBank
-from headwise.contrast.heads import MOST, benjamini_hochberg
+from headwise.contrast.heads import MOST
 from headwise.contrast.unlabelled.collect import PART, Scanned, TextRows, TextScanJob, VectorsJob
 from headwise.contrast.unlabelled.one_head import PLACEBOS, HeadFound, HeadTexts, find_in_head, with_q
 from headwise.contrast.unlabelled.pairs import (
@@ -190,10 +191,8 @@ class _TextStudy:
             tick(1)
         if not found:
             raise HeadwiseError(f"no head has features in {self.corpus!r}: {self.warnings[0]}")
-        q = benjamini_hochberg(
-            torch.tensor([one.p for head in found for one in head.features], dtype=torch.float64)
-        )
         features = [one for head in found for one in head.features]
+        q = corrected([one.p for one in features])
         return UnlabelledResult(
             model=self.model.name,
             weight_hash=self.model.weight_hash,
@@ -202,7 +201,7 @@ class _TextStudy:
             held_out=len(held_out),
             sinks=int(scan.sinks()[:, 1:].sum()),
             heads=tuple(one.row for one in found),
-            features=tuple(with_q(one, value) for one, value in zip(features, q.tolist(), strict=True)),
+            features=tuple(with_q(one, value) for one, value in zip(features, q, strict=True)),
             pairs=tuple(pair for head in found for pair in self._pairs(head)),
             warnings=tuple(self.warnings),
             bank=FeatureBank(
