@@ -11,6 +11,7 @@ from headwise.cli import options
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
+from headwise.files import write_json
 
 app = new_app("Find the families of a run's circuits: how many, what differs, and whether they are causal.")
 
@@ -35,6 +36,7 @@ def families(
         bool, typer.Option("--no-causality", help="Leave out edited passes; no model is loaded.")
     ] = False,
     sample: Annotated[int, typer.Option(min=2, help="Prompts per family used for edited passes.")] = 40,
+    names: options.Names = None,
     seed: options.Seed = 0,
     model: options.Model = None,
     out: options.Out = None,
@@ -58,6 +60,11 @@ def families(
     from headwise.survey.records import CircuitRun
 
     run = CircuitRun.load(*runs)
+    known = None
+    if names is not None:
+        from headwise.known_names import KnownNames
+
+        known = KnownNames.load(names).fit(run.config["model"], run.config["weight_hash"], run.basis)
     if len(run.traced) and by is not None and not any(by in one for one in run.labels):
         known = ", ".join(dict.fromkeys(name for one in run.labels for name in one)) or "none"
         raise HeadwiseError(f"the prompts have no label {by!r}; available labels: {known}")
@@ -82,10 +89,26 @@ def families(
             progress=lambda stage, done, total: progress.stage(stage, done / max(1, total)),
         )
         progress.stage("drawing")
+        from headwise.families.aggregate import family_circuits
+        from headwise.show.families.page import PAGES, write_family_pages
         from headwise.show.families.report import families_report
 
-        families_report(found).write(place / "report.html")
+        named = None if known is None else found.with_names(known)
+        circuits = family_circuits(found) if named is None else list(named.circuits)
+        for old in (*place.glob("circuit-*.html"), place / "in_words.json"):
+            old.unlink(missing_ok=True)  # of an analysis that gave way to this one
+        pages = write_family_pages(found, circuits[:PAGES], place)
+        families_report(found, named).write(place / "report.html")
+        if named is not None:
+            write_json(place / "in_words.json", named.to_json())
     from headwise.show.families.terminal import family_tables
 
-    document = found.to_json()
-    finish(document, lambda: family_tables(found), as_json=as_json, run=place, report=report_in(place))
+    document = {**found.to_json(), **({} if named is None else named.to_json())}
+    finish(
+        document,
+        lambda: family_tables(found, named),
+        as_json=as_json,
+        run=place,
+        report=report_in(place),
+        circuits=pages[0].parent / "circuit-*.html" if pages else None,
+    )

@@ -32,6 +32,9 @@ from headwise.validation import Shape, check
 if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
 
+    from headwise.families.named import NamedFamilies
+    from headwise.known_names import NamesLike
+
 KIND = "families"
 MAKE = "headwise families RUN --out DIR"
 RUNS = "runs.json"
@@ -258,6 +261,23 @@ class FamiliesResult:
 
         families = [{k: v for k, v in asdict(f).items() if k != "labels"} for f in self.families]
         return {name: frame(rows) for name, rows in {"families": families, **self.tables}.items()}
+
+    def with_names(self, names: NamesLike) -> NamedFamilies:
+        """What the families do differently in words, and each family's circuit with named edges.
+
+        Parameters
+        ----------
+        names:
+            The folder that ``headwise name`` made, or a :class:`NamesResult`; names of another model are refused.
+
+        Returns
+        -------
+        NamedFamilies
+            Paragraphs made from tests, the differences behind them, and the aggregated, pruned circuits.
+        """
+        from headwise.families.named import named_families
+
+        return named_families(self, names)
 
     # --- files ---
 

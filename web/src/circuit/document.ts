@@ -27,7 +27,19 @@ export interface CircuitEdge {
   kind?: EdgeKind;
   /** What the weight of an account is a part of. */
   unit?: Unit;
+  /** Of a family's circuits, how many hold it. */
+  share?: number;
   names?: readonly string[];
+}
+
+/** The circuits of many prompts as one: nodes without tokens. */
+export interface FamilyNote {
+  name: string;
+  task: string;
+  circuits: number;
+  of: number;
+  pruned: number;
+  all_edges: number;
 }
 
 export interface CircuitDocument {
@@ -41,6 +53,7 @@ export interface CircuitDocument {
   top?: string | null;
   mode: string;
   basis?: { kind: string };
+  family?: FamilyNote;
   nodes: readonly CircuitNode[];
   edges: readonly CircuitEdge[];
   names?: KnownNames | null;

@@ -40,6 +40,7 @@ export const Edges = ({ graph, pinned, matches, onPick, names }: EdgesProps) => 
       return direction * (x > y ? 1 : x < y ? -1 : 0);
     });
   const turn = (next: Field) => setSort([next, next === field ? (direction === 1 ? -1 : 1) : next === 'weight' || next === 'channels' ? -1 : 1]);
+  const shared = graph.edges.some((e) => e.share !== undefined);
   const cut = all ? list : list.slice(0, MOST);
   return (
     <>
@@ -56,6 +57,11 @@ export const Edges = ({ graph, pinned, matches, onPick, names }: EdgesProps) => 
                   </button>
                 </th>
               ))}
+              {shared ? (
+                <th scope="col" class="n">
+                  circuits
+                </th>
+              ) : null}
               {names ? <th scope="col">name</th> : null}
             </tr>
           </thead>
@@ -67,6 +73,7 @@ export const Edges = ({ graph, pinned, matches, onPick, names }: EdgesProps) => 
                 <td class={e.line}>{LINES[e.line]}</td>
                 <td class="n">{number(e.weight)}</td>
                 <td>{channelsOf(e)}</td>
+                {shared ? <td class="n">{Math.round(100 * (e.share ?? 0))} %</td> : null}
                 {names ? <td>{<Named names={names} signal={bestOf(names, e.names)} />}</td> : null}
               </tr>
             ))}

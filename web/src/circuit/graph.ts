@@ -36,6 +36,7 @@ export interface GraphEdge {
   /** Whether they go by number: most channels of a balanced basis change with its texts. */
   numbered: boolean;
   names?: readonly string[] | undefined;
+  share?: number | undefined;
   size: number;
 }
 
@@ -71,10 +72,10 @@ export const graphOf = (data: CircuitDocument): Graph => {
     id: n.id,
     kind: n.kind,
     row: rowOf(n),
-    at: n.query,
-    reads: n.kind === 'head' ? n.key : null,
+    at: data.family ? null : n.query,
+    reads: n.kind === 'head' && !data.family ? n.key : null,
     title: n.kind === 'answer' ? (data.answer === null ? 'answer' : isolated(short(visible(data.answer), 14))) : nameOf(n),
-    sub: n.kind === 'head' ? (n.key === n.query ? 'reads itself' : `reads ${quoted(data.tokens, n.key, 9)} ${n.key}`) : '',
+    sub: n.kind === 'head' && !data.family ? (n.key === n.query ? 'reads itself' : `reads ${quoted(data.tokens, n.key, 9)} ${n.key}`) : '',
     attention: n.attention,
     names: n.names,
     size: 1,
@@ -86,7 +87,7 @@ export const graphOf = (data: CircuitDocument): Graph => {
     .map((e, i): GraphEdge => {
       const line: Line = kindOf(e) === 'account' ? 'account' : nodes.get(e.target)?.kind === 'answer' ? 'answer' : e.side === 'key' ? 'key' : 'query';
       const unit = e.unit ?? (line === 'answer' ? 'answer' : 'attention');
-      return { id: `e${i}`, source: e.source, target: e.target, line, unit, weight: e.weight ?? 0, channels: e.channels, numbered, names: e.names, size: 1 };
+      return { id: `e${i}`, source: e.source, target: e.target, line, unit, weight: e.weight ?? 0, channels: e.channels, numbered, names: e.names, share: e.share, size: 1 };
     });
   return { nodes, edges };
 };

@@ -6,7 +6,7 @@ import { Page } from '../kit/page';
 import { Tokens } from '../kit/tokens';
 import { signed } from '../numbers';
 import { isolated, plural, readable, visible } from '../text';
-import type { CircuitDocument } from './document';
+import type { CircuitDocument, FamilyNote } from './document';
 import { Edges } from './edges';
 import type { GraphNode, Grouping, Line } from './graph';
 import { graphOf, grouped, kindOf, opening, part } from './graph';
@@ -26,11 +26,24 @@ export const CircuitPage = ({ data, host }: { data: CircuitDocument; host: Host 
   <Page kind="circuit">
     <Tokens.Provider value={data.tokens}>
       <main>
-        <Head data={data} />
+        {data.family ? <FamilyHead data={data} family={data.family} /> : <Head data={data} />}
         <CircuitView data={data} host={host} />
       </main>
     </Tokens.Provider>
   </Page>
+);
+
+const FamilyHead = ({ data, family }: { data: CircuitDocument; family: FamilyNote }) => (
+  <header>
+    <p class="kicker">
+      headwise · {isolated(readable(String(data.model.name)))} · {isolated(readable(family.task))}
+    </p>
+    <h1>The circuit of family {isolated(readable(family.name))}</h1>
+    <p class="lead">
+      {plural(family.circuits, 'circuit')} of {family.of} as one: of {plural(family.all_edges, 'edge')} between components, the {data.edges.length} that are in at least {Math.round(100 * family.pruned)} % of them and lead to the answer. Token positions are dropped; weights are per circuit.
+    </p>
+    {data.prompt === null ? null : <p class="soft">Nearest to all others: {isolated(readable(data.prompt))}</p>}
+  </header>
 );
 
 const Head = ({ data }: { data: CircuitDocument }) => {
@@ -58,7 +71,7 @@ export const CircuitView = ({ data, host }: { data: CircuitDocument; host: Host 
   const whole = useMemo(() => graphOf(data), [data]);
   const [most, setMost] = useState(OPENING);
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
-  const [by, setBy] = useState<Grouping>('none');
+  const [by, setBy] = useState<Grouping>(data.family ? 'head' : 'none');
   const [minor, setMinor] = useState(true);
   const [words, setWords] = useState('');
   const [pinned, setPinned] = useState<string | null>(null);
@@ -90,7 +103,7 @@ export const CircuitView = ({ data, host }: { data: CircuitDocument; host: Host 
         <label>
           Search <input type="search" class="search" placeholder="L9H6, MLP, a token…" autocomplete="off" value={words} onInput={(event) => setWords(event.currentTarget.value)} />
         </label>
-        <label>
+        <label hidden={data.family !== undefined}>
           Group{' '}
           <select
             class="grouping"
@@ -125,7 +138,7 @@ export const CircuitView = ({ data, host }: { data: CircuitDocument; host: Host 
       {whole.edges.length ? (
         <figure>
           <LineKey lines={lines} />
-          <Picture graph={graph} by={by} pinned={pinned} onPin={setPinned} found={found} label="Circuit: tokens from left to right, layers from the bottom up" names={data.names} />
+          <Picture graph={graph} by={by} pinned={pinned} onPin={setPinned} found={found} label={data.family ? 'Circuit: layers from the bottom up' : 'Circuit: tokens from left to right, layers from the bottom up'} names={data.names} />
           {pin ? (
             <div class="pin-panel" role="status">
               <b>{nameOf(pin)}</b>{' '}

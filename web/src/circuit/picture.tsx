@@ -92,7 +92,7 @@ export const Picture = ({ graph, by = 'none', pinned = null, onPin, found, label
   const edgeText = (e: GraphEdge): string => {
     const ends = [e.source, e.target].map((id) => graph.nodes.get(id)).map((n) => (n ? nameOf(n) : '?'));
     const channels = e.channels.length ? `\n${e.channels.length === 1 ? 'channel' : 'channels'} ${channelsOf(e, 12)}` : '';
-    return `${ends[0]} → ${ends[1]}\n${says[e.line]}${e.line === 'account' && !meaning.account ? ` of the ${e.unit === 'answer' ? 'answer' : 'attention taken'}` : ''} ${number(e.weight)}${e.size > 1 ? `, ${e.size} edges` : ''}${channels}${nameLines(names, e.names).map((line) => `\n${line}`).join('')}`;
+    return `${ends[0]} → ${ends[1]}\n${says[e.line]}${e.line === 'account' && !meaning.account ? ` of the ${e.unit === 'answer' ? 'answer' : 'attention taken'}` : ''} ${number(e.weight)}${e.size > 1 ? `, ${e.size} edges` : ''}${e.share === undefined ? '' : `, in ${Math.round(100 * e.share)} % of circuits`}${channels}${nameLines(names, e.names).map((line) => `\n${line}`).join('')}`;
   };
   const pin = (id: string) => onPin?.(pinned === id ? null : id);
 

@@ -10,6 +10,7 @@ from headwise.families.compare import FEWEST_PROMPTS, OPPOSITE, SAME
 from headwise.show.families import figures
 from headwise.show.families.circuits import HEAVIEST, side_by_side
 from headwise.show.families.heat_map import CELLS, heat_map
+from headwise.show.families.page import name_of, page_name
 from headwise.show.families.terminal import composition, verdict
 from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from headwise.families.agreement import LabelAgreement
     from headwise.families.causality import CausalTest, FamilyEffect
     from headwise.families.compare import HeadComparison
+    from headwise.families.differences import Difference
+    from headwise.families.named import NamedFamilies
     from headwise.families.result import FamiliesResult, Family
 
 PROSE = Prose.read("families/report.md")
@@ -28,8 +31,8 @@ SHOWN = 60
 """Heads in the table of comparisons: more than anyone reads, few enough for a page."""
 
 
-def families_report(found: FamiliesResult) -> Report:
-    """Everything that ``headwise families`` found, on one page."""
+def families_report(found: FamiliesResult, named: NamedFamilies | None = None) -> Report:
+    """Everything that ``headwise families`` found, on one page; with a run of names, what families do in words."""
     document = found.to_json()
     sections = [
         Section("Are there families?", _how_many(found)),
@@ -42,6 +45,8 @@ def families_report(found: FamiliesResult) -> Report:
             Section("Heads that do the same, something else, the opposite", _heads(found)),
             Section("Are they causal for their own?", _causality(found)),
         ]
+    if named is not None:
+        sections.insert(3, Section("In words", _in_words(found, named)))
     p = document["p_value"]
     return Report(
         f"{document['task']}: families of circuits",
@@ -62,6 +67,37 @@ def families_report(found: FamiliesResult) -> Report:
             },
         },
     )
+
+
+def _in_words(found: FamiliesResult, named: NamedFamilies) -> list[Block]:
+    """What the families do differently, the names behind it, and the edges of each family's circuit."""
+    names, differences = [f.name for f in found.families], named.differences
+    blocks: list[Block] = [Markdown(PROSE("in words", corpus=named.known.corpus))]
+    blocks += [Markdown(literal(one)) for one in differences.paragraphs]
+    columns: TableColumns[Difference] = {
+        "what": lambda d: d.name.signal,
+        "name": lambda d: d.name.text,
+        "verdict": lambda d: d.name.verdict,
+        "accuracy": lambda d: d.name.accuracy and d.name.accuracy.mean,
+        "families": lambda d: f"{names[d.first]} / {names[d.second]}",
+        "in the first": lambda d: d.share_first,
+        "in the second": lambda d: d.share_second,
+        "q": lambda d: d.q,
+        "evidence": lambda d: d.name.evidence,
+    }
+    if differences.entries:
+        blocks.append(Table.of(differences.entries[:SHOWN], columns, PROSE("in words table")))
+    for circuit in named.circuits:
+        rows = [
+            (e.source, e.target, e.side, e.share, e.weight, name_of(circuit, e))
+            for e in circuit.edges[:SHOWN]
+        ]
+        share = TableColumn(name="circuits", format=".0%")
+        caption = PROSE(
+            "family edges", name=circuit.family.name, page=page_name(circuit), least=circuit.pruned
+        )
+        blocks.append(Table(("from", "to", "side", share, "weight", "name"), rows, caption))
+    return blocks
 
 
 def _verdict(found: FamiliesResult) -> str:

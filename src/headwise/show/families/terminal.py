@@ -8,15 +8,17 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headwise.show.kit.terminal import table
+from headwise.show.naming.known import names_lines
 
 if TYPE_CHECKING:
     from headwise.families.causality import FamilyEffect
+    from headwise.families.named import NamedFamilies
     from headwise.families.result import FamiliesResult
 
 SHOWN = 12
 
 
-def family_tables(found: FamiliesResult) -> RenderableType:
+def family_tables(found: FamiliesResult, named: NamedFamilies | None = None) -> RenderableType:
     """The verdict, the families, agreement with labels, heads that differ, causality."""
     parts: list[RenderableType] = [Text(verdict(found), style="bold")]
     rows = [
@@ -52,6 +54,11 @@ def family_tables(found: FamiliesResult) -> RenderableType:
         parts += [Text(), *_heads(found)]
     if found.causality:
         parts += [Text(), *_causality(found)]
+    if named is not None:
+        parts += [Text("\nIn words, by names that were tested on other texts", style="bold")]
+        parts += [Text(one) for one in named.differences.paragraphs]
+        told = {one.name.signal: one.name for one in named.differences.entries}
+        parts += [Text(), *names_lines(named.known, told.values(), top=SHOWN)]
     return Group(*parts)
 
 
