@@ -1,7 +1,7 @@
 """How much does a contrastive study cost beyond running the model?
 
 1. Fitting ΔC in every head over N prompts, against the bare forward pass over the same batches (wanted: ≤
-1.15). 2. Testing 9 heads × 6 conditions × 100 random draws, against one edited forward pass for each of them.
+1.15). 2. Testing 9 heads × 6 conditions × 300 draws of three nulls, against one edited forward pass for each of them.
 3. Peak memory of a fit over N and over 4 N prompts.
 
 Ratios are of processor time, medians of interleaved runs: what else the machine does falls on neither side.
@@ -63,13 +63,23 @@ def bare(model: Model, contrast: Contrast) -> None:
 
 
 def swaps(model: Model, contrast: Contrast, draws: int = 100) -> Callable[[], object]:
-    """One pass and every analytic swap: 9 heads, 6 subspaces each, 100 draws each."""
+    """One pass and every analytic swap: 9 heads, 6 subspaces each, 100 draws of each null."""
     heads = model.heads[-9:] if len(model.heads) >= 9 else model.heads
     generator = torch.Generator().manual_seed(0)
 
     def probe(head: Head, number: int) -> Probe:
         one = Subspace(random_subspaces(model.d_head, 4, 1, generator=generator)[0])
-        return Probe(head=head, name=f"{number}", query=one, key=one, controls={}, draws=draws, seed=0)
+        return Probe(
+            head=head,
+            name=f"{number}",
+            query=one,
+            key=one,
+            controls={},
+            placebo=one.basis.expand(draws, -1, -1),
+            root=torch.eye(one.d_head).double(),
+            draws=draws,
+            seed=0,
+        )
 
     probes = {head: [probe(head, i) for i in range(6)] for head in heads}
     return lambda: measure(capture_rows(model, contrast.examples, heads), probes)

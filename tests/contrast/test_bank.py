@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from run_folders import flips, sealed_again
 from safetensors.torch import save
 from tiny import tiny
 
-from headwise.contrast.bank import BankFeature, FeatureBank
+from headwise.contrast.bank import BankFeature, FeatureBank, features_of
 from headwise.errors import HeadwiseError
 from headwise.scale.tensors import from_bytes
 from headwise.types import Head, Subspace
@@ -66,6 +67,21 @@ def written(folder: Path, record: Any, tensors: dict[str, torch.Tensor]) -> Path
     place = folder / "features.safetensors"
     place.write_bytes(sealed_again(tensors, record))
     return place
+
+
+def test_features_that_swaps_do_not_support_are_stored_and_left_out(tmp_path: Path) -> None:
+    (order, entity, both) = BANK.features
+    bank = replace(BANK, features=(replace(order, supported=False), replace(entity, supported=True), both))
+    again = FeatureBank.load(bank.save(tmp_path / "features.safetensors"))
+    assert [f.supported for f in again] == [False, True, None]
+    assert [f.name for f in features_of([again], entity.head)] == ["entity"]
+    assert [f.name for f in features_of([again.with_unsupported()], entity.head)] == ["order", "entity"]
+    none = replace(bank, features=tuple(replace(f, supported=False) for f in bank))
+    with pytest.raises(
+        HeadwiseError, match="no feature of L1H2 in this bank is supported by its swaps"
+    ) as said:
+        features_of([none], entity.head)
+    assert "\n" not in str(said.value)
 
 
 def test_a_bank_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
@@ -157,6 +173,7 @@ RECORD = {
             "rank_energy": f.rank_energy,
             "rank_null": f.rank_null,
             "parts": list(f.parts),
+            "supported": f.supported,
         }
         for f in BANK
     ],

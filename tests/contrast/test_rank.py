@@ -56,9 +56,9 @@ def test_fixed_queries_saturate():
     which = torch.randint(0, 3, (300,), generator=g)
     keys = torch.randn(3, 8, generator=g)[which]
     report = rank_report(ContrastiveCovariance().fit(values[which], keys, torch.zeros(300, 8)), generator=g)
-    assert report.bound == 3
+    assert report.bound == report.values == 3
     assert report.saturated
-    assert "bound 3" in report.warnings[0]
+    assert "query values 3" in report.warnings[0]
 
 
 def test_report_is_consistent_and_reproducible():
@@ -85,6 +85,30 @@ def test_groups_flip_together():
     grouped = rank_report(copies, generator=g, groups=torch.arange(60).repeat(8))
     assert grouped.null_sigma[0] > 2 * alone.null_sigma[0]
     assert grouped.rank_null == 0 < alone.rank_null
+
+
+@pytest.mark.parametrize("templates", [3, 6, 20])
+def test_templates_without_any_relation_have_no_rank(templates):
+    """Queries and key differences that depend on the wording alone: by prompt nearly every wording is a direction."""
+    g = torch.Generator().manual_seed(templates)
+    wording = torch.arange(240) % templates
+    q, d = (torch.randn(templates, 24, generator=g)[wording] for _ in range(2))
+    noise = 0.1 * torch.randn(2, 240, 24, generator=g)
+    cov = ContrastiveCovariance().fit(q + noise[0], d + noise[1], torch.zeros(240, 24))
+    report = rank_report(cov, generator=g, wordings=wording, interaction=True)
+    assert report.rank_prompts >= min(templates, 12)
+    assert report.rank_null == 0 and report.rank_interaction == 0
+    assert report.flip_groups == templates
+    said = f"needs 8 wordings or more, flipped as one each ({templates}; flipped by prompt {report.rank_prompts})"
+    assert any(said in one for one in report.warnings) == (templates < 8)
+
+
+def test_a_relation_is_found_across_wordings():
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(300, 2, generator=g)
+    q, k = z @ torch.eye(8)[:2], z @ torch.eye(8)[3:5] + 0.3 * torch.randn(300, 8, generator=g)
+    cov = ContrastiveCovariance().fit(q, k, torch.zeros(300, 8))
+    assert rank_report(cov, generator=g, wordings=torch.arange(300) % 30).rank_null == 2
 
 
 def test_counterfactual_rows_have_a_rank_too():

@@ -13,6 +13,7 @@ import headwise
 from headwise.contrast import study as study_module
 from headwise.contrast.attribution import attribute_prompt
 from headwise.contrast.bank import FeatureBank
+from headwise.contrast.placebo import NULLS
 from headwise.contrast.result import FILES, FeaturesResult
 from headwise.contrast.rows import ROWS, where
 from headwise.contrast.study import find_features
@@ -50,11 +51,13 @@ def test_document_has_exactly_the_promised_keys(run):
     document = run[0].to_json()
     assert set(document) == {"heads", "features", "warnings", "seconds", "through_model"}
     claim = {"null", "draws", "p", "q", "group", "supported"}
-    assert set(document["heads"][0]) == {"head", "score", "ci", *claim}
+    assert set(document["heads"][0]) == {"head", "score", "ci", "test_score", *claim}
     assert len(document["heads"]) == len(MODEL.heads)
-    wanted = {"name", "head", "rank_energy", "rank_null", "saturated", "interaction_share", "swap"}
-    assert set(document["features"][0]) == wanted
-    swap = {"original", "target", "share_of_full", "percentile", "p_value"}
+    ranks = {"rank", "rank_energy", "rank_interaction", "rank_null", "saturated"}
+    crowding = {"interaction_share", "superposition", "superposition_null", "superposition_high"}
+    assert set(document["features"][0]) == {"name", "head", "swap", *ranks, *crowding, *claim}
+    nulls = {"placebo_share", "placebo_high", "p_placebo", "p_covariance", "percentile", "p_uniform"}
+    swap = {"original", "target", "share_of_full", "prompts", "clusters", *nulls}
     assert set(document["features"][0]["swap"]) == swap
     json.dumps(document, allow_nan=False)
 
@@ -85,7 +88,50 @@ def test_swaps_behave(run):
                 "principal components",
                 "mean difference",
             }
-            assert len(where(found.draws, head=head, name=f.name)) == 100
+            for null in NULLS:
+                assert len(where(found.draws, head=head, name=f.name, against=null)) == 200
+
+
+def test_what_is_printed_is_what_was_swapped_and_claimed(run):
+    found = run[0]
+    assert len({f.q_value for f in found.features}) >= 1
+    for row in found.summary()[1:]:
+        (f,) = where(found.features, head=row[0], name=row[1])
+        assert int(row[2]) == f.rank == found.bank.get(f.head, f.name).rank
+        assert row[-1] == ("yes" if f.supported else "no")
+        assert found.bank.get(f.head, f.name).supported == f.supported
+        assert f.p_value == max(f.p_placebo, f.p_covariance) <= f.q_value
+        shares = torch.tensor(
+            [d.share for d in where(found.draws, head=f.head, name=f.name, against="placebo")]
+        )
+        assert f.p_placebo == pytest.approx((1 + int((shares >= f.share_of_full).sum())) / 201)
+        assert f.placebo_share == pytest.approx(float(shares.mean()), rel=1e-5)
+        if not f.union:
+            (chosen,) = [c for c in where(found.curves, head=f.head, name=f.name) if c.chosen]
+            assert chosen.rank == f.rank
+            best = max(c.share - c.placebo_high for c in where(found.curves, head=f.head, name=f.name))
+            assert chosen.share - chosen.placebo_high == best
+
+
+def test_a_category_is_tested_on_swaps_that_involve_it():
+    task = filter(MODEL.tokenizer, prompts=40, test=20, scan=6)
+    found = find_features(MODEL, task, heads=["L1H2"])
+    for f in found.features:
+        assert f.prompts == len(task.involved(f.name))
+        assert f.clusters == f.prompts // 2  # both prompts of a pair involve the same two categories
+    assert found.heads[0].clusters <= 6
+    tested = [h.test_score for h in found.heads]
+    assert sum(score is not None for score in tested) == 1
+
+
+def test_explained_and_superposition_have_null_values(run):
+    found = run[0]
+    for f in found.features:
+        assert f.superposition is not None and 0 <= f.superposition_null <= f.superposition_high < 1
+    assert all(row.explained_null is not None for row in found.attribution)
+    rows = where(found.attribution, head="L1H2", method="shapley")
+    ((null, high),) = {(row.explained_null, row.explained_high) for row in rows}
+    assert null <= high <= 1 + 1e-9
 
 
 def test_a_run_is_read_back_and_not_run_again(run, monkeypatch):
@@ -225,7 +271,7 @@ def test_bank_is_saved_loaded_and_tied_to_its_model(run):
 
 
 def test_attribution_sums_to_the_models_own_logits(run):
-    bank = run[0].bank
+    bank = run[0].bank.with_unsupported()
     prompt = list(binding(MODEL.tokenizer, prompts=4).test.examples[0].tokens)
     seen = MODEL.capture([prompt], heads=bank.heads, queries=-1, want=("scores",))
     for place, head in enumerate(bank.heads):
@@ -245,7 +291,9 @@ def test_wrong_input_leaves_nothing_behind(tmp_path):
     assert not out.exists()
     with pytest.raises(HeadwiseError, match="L9H9 does not exist"):
         find_features(MODEL, "binding", heads="L9H9", out=out, **SMALL)
-    with pytest.raises(HeadwiseError, match="at least 100"):
+    with pytest.raises(
+        HeadwiseError, match="draws=20 subspaces are too few to compare with: give at least 100"
+    ):
         find_features(MODEL, "binding", draws=20, out=out, **SMALL)
     assert not out.exists()
     blocked = tmp_path / "file"

@@ -12,8 +12,10 @@ from headwise.contrast.fit import OTHER_HALF
 from headwise.contrast.measured import Gallery
 from headwise.contrast.result import FeaturesResult
 from headwise.contrast.rows import (
+    UNTOUCHED,
     AngleRow,
     AttributionRow,
+    CurveRow,
     DoseRow,
     DrawRow,
     FeatureRow,
@@ -27,7 +29,18 @@ from headwise.types import Head, Subspace
 Row = TypeVar("Row")
 DIMS, TOKENS, PROMPTS = 64, 110, 24
 CONTROLS = ("principal components", "mean difference", "query", "both sides", "ablate keys", "ablate query")
-WHOLE = {"rank", "rank_energy", "rank_null", "rank_interaction", "rank_low", "rank_high", "bound"}
+WHOLE = {
+    "rank",
+    "rank_energy",
+    "rank_null",
+    "rank_interaction",
+    "rank_low",
+    "rank_high",
+    "bound",
+    "rank_prompts",
+}
+WHOLE |= {"values", "prompts", "clusters", "against_draws"}
+TEXT = {"against": "placebo", "group": "all features"}
 
 
 def made_up_features(*, heads: int, features: int, values: int = 1) -> FeaturesResult:
@@ -41,6 +54,8 @@ def made_up_features(*, heads: int, features: int, values: int = 1) -> FeaturesR
         """A row with numbers for all that is not given."""
         missing = [name for name in kind.__annotations__ if name not in given]
         filled = {name: 1 if name in WHOLE else float(rng.uniform(0.1, 0.9)) for name in missing}
+        filled |= {name: TEXT[name] for name in missing if name in TEXT}
+        filled |= {name: filled[name] > 0.5 for name in ("supported", "chosen") if name in filled}
         return kind(**given, **filled)
 
     def over(kind: type[Row], of: list[str], **columns: list[Any]) -> tuple[Row, ...]:
@@ -86,9 +101,10 @@ def made_up_features(*, heads: int, features: int, values: int = 1) -> FeaturesR
         rule="ratio",
         heads=tuple(row(HeadRow, head=str(h), chosen=True) for h in where),
         features=tuple(found),
-        swaps=(*ends, *over(SwapRow, every, condition=["swap", *CONTROLS])),
+        swaps=(*ends, *over(SwapRow, every, condition=[UNTOUCHED, "swap", *CONTROLS])),
         draws=over(DrawRow, every, draw=list(range(100))),
         doses=over(DoseRow, every, dose=[0.0, 0.25, 0.5, 0.75, 1.0]),
+        curves=over(CurveRow, names, rank=list(range(1, 10))),
         spectra=over(SpectrumRow, names, index=list(range(1, 21))),
         angles=tuple(
             row(AngleRow, head=str(h), first=a, second=b, side=side, index=1)

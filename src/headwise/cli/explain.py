@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,6 +14,9 @@ from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 from headwise.files import refuse_unwritable, write_json
+
+if TYPE_CHECKING:
+    from headwise.contrast.bank import FeatureBank
 
 app = new_app(
     "Say why a head attends from one token to another: what made the score, who wrote it, and proof."
@@ -28,6 +31,7 @@ ROW = (
     "head",
     "query",
     "features",
+    "unsupported",
     "method",
     "model",
     "html",
@@ -46,6 +50,9 @@ def explain(
     answer: options.Answer = None,
     wrong: options.Wrong = None,
     features: options.Features = None,
+    unsupported: Annotated[
+        bool, typer.Option("--unsupported", help="With --features: use those that swaps do not support, too.")
+    ] = False,
     only: Annotated[
         Literal["what", "who"] | None, typer.Option(help="Print only this part, with every number in it.")
     ] = None,
@@ -95,7 +102,8 @@ def explain(
     text = read_prompt(prompt, prompt_file)
     if row:
         options.refuse_unused(context, ROW, "is not used with --row")
-        _explain_row(text, chat, start, head, query, features or [], method, model, as_json, html, save)
+        banks = _banks(features, unsupported)
+        _explain_row(text, chat, start, head, query, banks, method, model, as_json, html, save)
         return
     every = {str(parameter.name) for parameter in context.command.params}
     options.refuse_unused(context, every - {"method"}, "is used only with --row")
@@ -127,7 +135,7 @@ def explain(
             key=key,
             answer=answer,
             wrong=wrong,
-            features=features or (),
+            features=_banks(features, unsupported),
             tau=tau,
             basis=basis,
             draws=draws,
@@ -186,13 +194,25 @@ def _part(model: Any, prompt: Any, why: Any, only: str, top: int) -> tuple[dict[
     return document, lambda: what_in_full(why, split, top)
 
 
+def _banks(paths: list[Path] | None, unsupported: bool) -> list[FeatureBank]:
+    """The banks of features, without those that swaps do not support unless these are asked for."""
+    if not paths:
+        if unsupported:
+            raise HeadwiseError("--unsupported is used only with --features BANK: give one, or leave it out")
+        return []
+    from headwise.contrast.bank import FeatureBank
+
+    banks = [FeatureBank.load(path) for path in paths]
+    return [bank.with_unsupported() for bank in banks] if unsupported else banks
+
+
 def _explain_row(
     text: str,
     chat: bool,
     start: int,
     head: str | None,
     query: str | None,
-    features: list[Path],
+    banks: list[FeatureBank],
     method: str,
     model: str | None,
     as_json: bool,
@@ -200,20 +220,18 @@ def _explain_row(
     save: Path | None,
 ) -> None:
     """A row of logits, token by token, by the features of one bank."""
-    if len(features) != 1:
-        given = ", ".join(repr(str(path)) for path in features) or "none"
+    if len(banks) != 1:
         raise HeadwiseError(
-            f"--row splits logits by one feature bank, and {given} was given: give --features BANK, made by "
-            "`headwise features TASK --out DIR`"
+            f"--row splits logits by one feature bank, and {len(banks) or 'none'} was given: give --features BANK, "
+            "made by `headwise features TASK --out DIR`"
         )
     from headwise.contrast.attribution import attribution_rows
-    from headwise.contrast.bank import FeatureBank
     from headwise.model.loading.load import load
     from headwise.tokens import chat_prompt, one_position
 
-    bank = FeatureBank.load(features[0])
+    (bank,) = banks
     if head is not None:
-        bank.of(head)
+        bank.usable(head)
     loaded = load(model)
     bank.require(loaded)
     prompt = chat_prompt(loaded.tokenizer, text) if chat else text

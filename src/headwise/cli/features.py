@@ -45,7 +45,9 @@ def features(
         bool, typer.Option("--through-model", help="Also run the edited forward pass and report the answers.")
     ] = False,
     answers: Annotated[int, typer.Option(min=2, help="Test prompts for --through-model.")] = 64,
-    draws: Annotated[int, typer.Option(min=100, help="Random subspaces to compare with.")] = 100,
+    draws: Annotated[
+        int, typer.Option(min=100, help="Subspaces that mean nothing to compare with, of each kind.")
+    ] = 200,
     energy: Annotated[
         float, typer.Option(min=0, max=1, help="Energy that the published rank rule must reach.")
     ] = 0.99,

@@ -183,10 +183,15 @@ def attribute_prompt(
     """A prompt's logits at one query, split by the bank's fitted features in each head.
 
     Both splits per head: ``sequential`` in the order of rising rank (an overlap counts towards the smaller feature,
-    as published), and ``shapley``, which needs no order.
+    as published), and ``shapley``, which needs no order. Features that their swaps do not support take no part.
     """
-    chosen = list(bank.heads) if heads is None else [Head.parse(h) for h in head_list(heads)]
-    features = {h: sorted(bank.of(h, unions=False), key=lambda f: f.rank) for h in chosen}
+    if heads is None:
+        # without a head that was asked for, those that have something to show
+        able = [h for h in bank.heads if any(f.supported is not False and not f.parts for f in bank.of(h))]
+        chosen = able or list(bank.heads)
+    else:
+        chosen = [Head.parse(h) for h in head_list(heads)]
+    features = {h: sorted(bank.usable(h), key=lambda f: f.rank) for h in chosen}
     seen = model.capture(model.prompt_ids(prompt), heads=chosen, queries=query, want=("q", "k"), start=start)
     if any(f.frame == "query" for some in features.values() for f in some):
         from headwise.contrast.unlabelled.collect import rotation_of
@@ -219,19 +224,28 @@ def attribution_rows(
     heads: HeadLike | Sequence[HeadLike] | None = None,
     query: int = -1,
     start: int = 0,
+    placebos: Sequence[FeatureBank] = (),
 ) -> list[AttributionRow]:
-    """:func:`attribute_prompt` as rows, one per head, method, feature and token."""
+    """:func:`attribute_prompt` as rows, one per head, method, feature and token.
+
+    ``placebos`` are banks of the same heads and ranks that mean nothing: what they explain is the null value of what
+    the features explain.
+    """
     tokens = model.tokens(prompt)
     found = attribute_prompt(model, prompt, bank, heads=heads, query=query, start=start)
+    drawn = [attribute_prompt(model, prompt, one, heads=heads, query=query, start=start) for one in placebos]
     return [
         row
         for head, splits in found.items()
         for split in splits.values()
-        for row in _rows(head, split, tokens)
+        for row in _rows(head, split, tokens, [float(one[head][split.method].explained()) for one in drawn])
     ]
 
 
-def _rows(head: Head, split: Attribution, tokens: Sequence[str]) -> list[AttributionRow]:
+def _rows(
+    head: Head, split: Attribution, tokens: Sequence[str], drawn: Sequence[float]
+) -> list[AttributionRow]:
+    null = torch.tensor(drawn, dtype=torch.float64)
     centred = split.centred()
     names = (*split.names, "residual", "total")
     whole = (*split.parts, split.residual, split.total)
@@ -248,6 +262,8 @@ def _rows(head: Head, split: Attribution, tokens: Sequence[str]) -> list[Attribu
             logit=float(values[position]),
             centred=float(shares[position]),
             explained=explained,
+            explained_null=float(null.mean()) if drawn else None,
+            explained_high=float(null.quantile(0.95)) if drawn else None,
         )
         for name, values, shares in zip(names, whole, parts, strict=True)
         for position in visible

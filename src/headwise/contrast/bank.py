@@ -49,6 +49,8 @@ class BankFeature:
     """The features that a union was made of; empty for a single one."""
     frame: Frame = "absolute"
     """Of which vectors its subspaces are: as the head multiplies them, or as the query sees them (before rotation)."""
+    supported: bool | None = None
+    """Whether its swaps moved the attention beyond what means nothing; None if that was not tested."""
 
     @property
     def rank(self) -> int:
@@ -113,6 +115,22 @@ class FeatureBank:
             raise HeadwiseError(f"{wanted} has no features in this bank; it has those of {known}")
         return found
 
+    def usable(self, head: Head | str) -> list[BankFeature]:
+        """A head's fitted features without those whose swaps did no more than subspaces that mean nothing."""
+        every = self.of(head, unions=False)
+        found = [f for f in every if f.supported is not False]
+        if not found:
+            names = ", ".join(quoted(f.name) for f in every)
+            raise HeadwiseError(
+                f"no feature of {Head.parse(head)} in this bank is supported by its swaps ({names}): ask for "
+                "unsupported ones to use them anyway"
+            )
+        return found
+
+    def with_unsupported(self) -> FeatureBank:
+        """The same features, all of them usable whatever their swaps say."""
+        return replace(self, features=tuple(replace(f, supported=None) for f in self.features))
+
     def get(self, head: Head | str, name: str) -> BankFeature:
         """One feature by head and name."""
         found = {f.name: f for f in self.of(head)}
@@ -153,6 +171,7 @@ class FeatureBank:
                     "rank_null": f.rank_null,
                     "parts": list(f.parts),
                     **frame,
+                    "supported": f.supported,
                 }
             )
             for part, value in (("query", f.query.basis), ("key", f.key.basis), ("sigma", f.sigma)):
@@ -208,6 +227,7 @@ class _FeatureShape(Shape):
     rank_null: Index
     parts: Row[FeatureName]
     frame: Frame = "absolute"
+    supported: bool | None = None
 
 
 class _BankShape(Shape):
@@ -244,6 +264,7 @@ def _feature(shape: _FeatureShape, number: int, tensors: Mapping[str, torch.Tens
         rank_null=shape.rank_null,
         parts=shape.parts,
         frame=shape.frame,
+        supported=shape.supported,
     )
     if made.rank != shape.rank:
         raise HeadwiseError(f"features[{number}].key has rank {made.rank}, but the record says {shape.rank}")
@@ -279,12 +300,13 @@ def banks_of(
 
 
 def features_of(banks: Sequence[FeatureBank], head: Head) -> list[BankFeature]:
-    """The head's own features of all banks; unions are left out, since they repeat what they are made of."""
+    """The head's own features of all banks; unions are left out, since they repeat what they are made of, and so are
+    features that their swaps do not support."""
     chosen: dict[str, BankFeature] = {}
     for bank in banks:
         if head not in bank.heads:
             continue
-        for feature in bank.of(head, unions=False):
+        for feature in bank.usable(head):
             name = feature.name if feature.name not in chosen else f"{bank.task}: {feature.name}"
             chosen[name] = feature if name == feature.name else replace(feature, name=name)
     if banks and not chosen:

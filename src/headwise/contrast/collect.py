@@ -37,6 +37,10 @@ class Pairs:
     minus: Tensor
     other_q: Tensor | None = None
     """The query that read the negative keys, where that was another one."""
+    keys: Tensor | None = None
+    """[n, h, K, d_head]: every key, the positive ones first; zero where a prompt has fewer."""
+    counts: Tensor | None = None
+    """[n, 2]: how many of them are positive, and how many negative."""
 
     def __len__(self) -> int:
         return self.q.shape[0]
@@ -49,17 +53,26 @@ class Pairs:
     def cat(cls, parts: Sequence[Pairs]) -> Pairs:
         """Several groups of prompts, one after another."""
         other = [part.other_q for part in parts if part.other_q is not None]
+        keys = [part.keys for part in parts if part.keys is not None]
+        counts = [part.counts for part in parts if part.counts is not None]
+        width = max((one.shape[2] for one in keys), default=0)
         return cls(
             torch.cat([part.q for part in parts]),
             torch.cat([part.plus for part in parts]),
             torch.cat([part.minus for part in parts]),
             torch.cat(other) if other else None,
+            torch.cat([_wide(one, width) for one in keys]) if keys else None,
+            torch.cat(counts) if counts else None,
         )
 
     def picked(self, places: Tensor) -> Pairs:
         """These prompts, in this order."""
-        other = None if self.other_q is None else self.other_q[places]
-        return Pairs(self.q[places], self.plus[places], self.minus[places], other)
+        more = (None if x is None else x[places] for x in (self.other_q, self.keys, self.counts))
+        return Pairs(self.q[places], self.plus[places], self.minus[places], *more)
+
+
+def _wide(keys: Tensor, width: int) -> Tensor:
+    return torch.nn.functional.pad(keys, (0, 0, 0, width - keys.shape[2]))
 
 
 def pair_batches(
@@ -86,7 +99,9 @@ def pair_batches(
             indices = [plain[p] for p in places]
             counts = [(len(examples[i].positive), len(examples[i].negative)) for i in indices]
             plus, minus = (_means(seen.k.double(), counts, side) for side in (0, 1))
-            yield indices, Pairs(seen.q[:, :, 0].double(), plus, minus)
+            keys = _present(seen.k, [sum(pair) for pair in counts])
+            made = Pairs(seen.q[:, :, 0].double(), plus, minus, None, keys, torch.tensor(counts))
+            yield indices, made
             _tell(tick, len(indices))
     crossed.sort(key=lambda i: len(examples[i].tokens))
     for start in range(0, len(crossed), batch_size):
@@ -114,9 +129,20 @@ def _crossed(model: Model, batch: Sequence[Example], heads: Sequence[Head] | Non
         want=("q", "k"),
         batch_size=BATCH,
     )
-    plus = _means(own.k.double(), [(len(e.positive), 0) for e in batch], 0)
-    minus = _means(other.k.double(), [(len(e.negative), 0) for e in batch], 0)
-    return Pairs(own.q[:, :, 0].double(), plus, minus, other.q[:, :, 0].double() if run else None)
+    counts = [(len(e.positive), len(e.negative)) for e in batch]
+    plus = _means(own.k.double(), [(n, 0) for n, _ in counts], 0)
+    minus = _means(other.k.double(), [(n, 0) for _, n in counts], 0)
+    both = [torch.cat([a[:, :n], b[:, :m]], 1) for a, b, (n, m) in zip(own.k, other.k, counts, strict=True)]
+    width = max(one.shape[1] for one in both)
+    keys = torch.cat([_wide(one[None], width) for one in both]).cpu()
+    other_q = other.q[:, :, 0].double() if run else None
+    return Pairs(own.q[:, :, 0].double(), plus, minus, other_q, keys, torch.tensor(counts))
+
+
+def _present(keys: Tensor, counts: Sequence[int]) -> Tensor:
+    """Keys [n, h, K, d] with zeros where a prompt has fewer than K."""
+    absent = torch.arange(keys.shape[2]) >= torch.tensor(counts)[:, None]
+    return keys.cpu().masked_fill(absent[:, None, :, None], 0.0)
 
 
 def _means(keys: Tensor, counts: Sequence[tuple[int, int]], side: int) -> Tensor:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from headwise.contrast.bank import BankFeature
+from headwise.contrast.bank import BankFeature, FeatureBank
 from headwise.contrast.collect import Pairs
 from headwise.contrast.covariance import ContrastiveCovariance
+from headwise.contrast.placebo import Placebos, RankCurve, covariance_root, placebo_union, rank_curves
 from headwise.contrast.rank import RankReport, energy_rank, rank_reports
-from headwise.contrast.rows import AngleRow, GrowthRow, SpectrumRow
+from headwise.contrast.rows import AngleRow, CurveRow, GrowthRow, SpectrumRow
 from headwise.contrast.subspaces import (
     feature,
     mean_difference,
@@ -23,6 +24,7 @@ from headwise.contrast.subspaces import (
 )
 from headwise.contrast.swap_tests import Probe
 from headwise.randomness import keyed
+from headwise.tasks.clusters import WORDINGS
 from headwise.tasks.labelled.types import Contrast, Task
 from headwise.types import Head, Side, Subspace
 
@@ -43,6 +45,12 @@ class Fitted:
     features: tuple[BankFeature, ...]
     keys: Tensor
     """Means of positive and negative keys [2n, h, d_head], for principal components."""
+    curves: tuple[RankCurve, ...]
+    """Per head, how much of held-out logits each rank carries, beside placebos."""
+    placebos: Placebos
+    """What the same fit finds in shuffled labels."""
+    root: Tensor
+    """[h, d_head, d_head]: a square root of the keys' covariance, for random subspaces that follow it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,26 +84,30 @@ def fit_contrast(
     seed: int,
     energy: float,
     max_rank: int,
+    placebos: int = 200,
     draws: int = 200,
 ) -> Fitted:
-    """Ranks and subspaces of one contrast. A subspace has the largest of the head's ranks, from 1 to ``max_rank``."""
+    """Ranks and subspaces of one contrast. A subspace has the rank, from 1 to ``max_rank``, whose share of held-out
+    logits is furthest above that of placebos."""
     covariance = pairs.feed(ContrastiveCovariance())
     generator = keyed(seed, "rank", contrast.name)
+    clusters, wordings = contrast.clusters(), contrast.clusters(names=WORDINGS, least=2)
+    most = min(max_rank, covariance.d_head_)
+    curves = rank_curves(pairs, most, clusters=clusters.which, seed=seed, labels=(contrast.name,))
     reports = rank_reports(
         covariance,
         generator=generator,
         energy=energy,
         draws=draws,
         distinct=contrast.distinct,
+        groups=clusters.which,
+        wordings=wordings.which if wordings.name in WORDINGS else None,
         interaction=True,
     )
     delta = covariance.delta_c_
     features = []
     for place, (head, report) in enumerate(zip(heads, reports, strict=True)):
-        # The published rule hides weak directions that are real: the subspace has room for those too, up to
-        # the number of query values that the design holds.
-        wanted = max(report.rank_energy, report.rank_null, report.rank_interaction or 0, 1)
-        found = feature(delta[place], min(wanted, report.bound, max_rank), contrast.name)
+        found = feature(delta[place], curves[place].rank, contrast.name)
         features.append(
             BankFeature(
                 name=contrast.name,
@@ -114,6 +126,9 @@ def fit_contrast(
         reports=tuple(reports),
         features=tuple(features),
         keys=torch.cat([pairs.plus, pairs.minus]),
+        curves=tuple(curves),
+        placebos=Placebos.fitted(pairs, most, placebos, seed, contrast.name),
+        root=covariance_root(pairs),
     )
 
 
@@ -150,7 +165,7 @@ def _unions(task: Task, single: Mapping[str, BankFeature]) -> list[BankFeature]:
 
 
 def probes_of(study: HeadStudy, fitted: Mapping[str, Fitted], *, seed: int, draws: int) -> list[Probe]:
-    """A head's features with their controls: random subspaces, the keys' principal components, the mean difference."""
+    """A head's features with their nulls, and controls: the keys' principal components, the mean difference."""
     return [_probe(f, fitted, study.place, seed=seed, draws=draws) for f in study.features]
 
 
@@ -162,12 +177,16 @@ def _probe(item: BankFeature, fitted: Mapping[str, Fitted], place: int, *, seed:
     means = [m for m in means if m.rank]
     if means:
         controls["mean difference"] = union(means)
+    ranks = [f.features[place].rank for f in of]
+    placebos = [f.placebos.key[:, place, :, :rank] for f, rank in zip(of, ranks, strict=True)]
     return Probe(
         head=item.head,
         name=item.name,
         query=item.query,
         key=item.key,
         controls=controls,
+        placebo=placebos[0] if not item.parts else placebo_union(placebos, item.rank),
+        root=torch.cat([f.root[place] for f in of], 1),
         draws=draws,
         seed=seed,
     )
@@ -187,6 +206,52 @@ def spectrum_rows(fitted: Fitted) -> list[SpectrumRow]:
         )
         for head, report in zip(fitted.heads, fitted.reports, strict=True)
         for j in range(report.singular_values.shape[0])
+    ]
+
+
+def curve_rows(fitted: Fitted) -> list[CurveRow]:
+    """The curve that the rank was chosen by, one row per rank."""
+    return [
+        CurveRow(
+            head=str(head),
+            name=fitted.contrast.name,
+            rank=j + 1,
+            share=float(curve.share[j]),
+            placebo_share=float(curve.placebo[j]),
+            placebo_high=float(curve.high[j]),
+            chosen=j + 1 == curve.rank,
+        )
+        for head, curve in zip(fitted.heads, fitted.curves, strict=True)
+        for j in range(len(curve.share))
+    ]
+
+
+def crowding_null(study: HeadStudy, fitted: Mapping[str, Fitted]) -> tuple[float, float] | None:
+    """The superposition index of placebos of the same ranks: its mean and 95th percentile; None for one feature."""
+    single = [f for f in study.features if not f.parts]
+    if len(single) < 2:
+        return None
+    bases = [fitted[f.name].placebos.key[:, study.place, :, : f.rank] for f in single]
+    drawn = torch.tensor(
+        [superposition_index([Subspace(one[i]) for one in bases]) for i in range(len(bases[0]))]
+    )
+    return float(drawn.mean()), float(drawn.quantile(0.95))
+
+
+def placebo_banks(
+    bank: FeatureBank, studies: Sequence[HeadStudy], fitted: Mapping[str, Fitted], number: int = 40
+) -> list[FeatureBank]:
+    """Banks of the same heads, names and ranks whose features were fitted to shuffled labels."""
+
+    def placebo(study: HeadStudy, item: BankFeature, draw: int) -> BankFeature:
+        of = fitted[item.name].placebos
+        query, key = (Subspace(x[draw, study.place, :, : item.rank]) for x in (of.query, of.key))
+        return replace(item, query=query, key=key, supported=None)
+
+    draws = min(number, *(len(f.placebos.key) for f in fitted.values()))
+    return [
+        replace(bank, features=tuple(placebo(s, f, draw) for s in studies for f in s.features if not f.parts))
+        for draw in range(draws)
     ]
 
 

@@ -23,10 +23,11 @@ SIDES = ("query", "both sides")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeasuredFeature:
-    """Every edit of one feature of one head, per prompt [n]; random draws [draws, n] and doses [doses, n]."""
+    """Every edit of one feature of one head, per prompt [n]; draws of nulls [draws, n] and doses [doses, n]."""
 
     swap: Edited
-    random: Edited
+    nulls: Mapping[str, Edited]
+    """Swaps of subspaces that mean nothing, by the name of their null."""
     dose: Edited
     controls: Mapping[str, Edited]
     """Swaps of other subspaces of the same keys."""
@@ -39,6 +40,21 @@ class MeasuredFeature:
         """Every single edit by name, in the order in which tables list them."""
         return {"swap": self.swap, **self.controls, **self.ablations, **self.sides}
 
+    def of(self, prompts: Tensor) -> MeasuredFeature:
+        """The same on some of the prompts."""
+
+        def some(edits: Mapping[str, Edited]) -> dict[str, Edited]:
+            return {name: edited.of(prompts) for name, edited in edits.items()}
+
+        return MeasuredFeature(
+            swap=self.swap.of(prompts),
+            nulls=some(self.nulls),
+            dose=self.dose.of(prompts),
+            controls=some(self.controls),
+            ablations=some(self.ablations),
+            sides=some(self.sides),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Measured:
@@ -47,6 +63,8 @@ class Measured:
     none: Edited
     full: Edited
     features: Mapping[str, MeasuredFeature]
+    keys: Tensor
+    """[n, K]: attention on the labelled keys as it is, in the order of their places."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +130,7 @@ def _joined(parts: Sequence[Measured]) -> Measured:
     features = {
         name: MeasuredFeature(
             swap=Edited.cat([part.features[name].swap for part in parts]),
-            random=Edited.cat([part.features[name].random for part in parts]),
+            nulls=_common([part.features[name].nulls for part in parts]),
             dose=Edited.cat([part.features[name].dose for part in parts]),
             controls=_common([part.features[name].controls for part in parts]),
             ablations=_common([part.features[name].ablations for part in parts]),
@@ -121,7 +139,9 @@ def _joined(parts: Sequence[Measured]) -> Measured:
         for name in parts[0].features
     }
     none, full = Edited.cat([part.none for part in parts]), Edited.cat([part.full for part in parts])
-    return Measured(none, full, features)
+    width = max(part.keys.shape[1] for part in parts)
+    keys = [torch.nn.functional.pad(part.keys, (0, width - part.keys.shape[1])) for part in parts]
+    return Measured(none, full, features, torch.cat(keys))
 
 
 def _common(parts: Sequence[Mapping[str, Edited]]) -> dict[str, Edited]:

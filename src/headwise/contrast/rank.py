@@ -8,6 +8,7 @@ interaction.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -30,7 +31,11 @@ class RankReport:
     rank_energy: int
     """Smallest r whose σ² reach ``energy`` of ‖ΔC‖²."""
     rank_null: int
-    """Number of leading σ above the null of the data deflated by the directions before it."""
+    """Number of leading σ above the null of the data deflated by the directions before it; whole groups flip."""
+    rank_prompts: int
+    """The same with every prompt flipping for itself: prompts of one wording then count as so much evidence."""
+    flip_groups: int
+    """How many groups of prompts flip; below ``1 + log2(1 / alpha)`` no rank can be told from chance."""
     alpha: float
     """Level of the null test."""
     null_threshold: Tensor
@@ -48,9 +53,11 @@ class RankReport:
     split_half_key: Tensor
     """The same in key space [rank]."""
     bound: int
-    """The largest rank that the design allows: distinct query values, prompts, d_head."""
+    """The largest rank that ΔC of these prompts can have: distinct queries, prompts, d_head."""
+    values: int
+    """Distinct query values that the design holds: with few of them there is little to tell apart."""
     saturated: bool
-    """The estimate reaches the design's bound, so it says nothing about the head."""
+    """The estimate reaches the number of query values or the bound, so it says little about the head."""
     salience_energy: float
     """‖q̄ d̄ᵀ‖²: query-independent preference for the positive keys."""
     interaction_energy: float
@@ -73,9 +80,13 @@ class RankReport:
         found = []
         if self.saturated:
             rank = max(self.rank_energy, self.rank_null)
-            what = "rank reaches the design's bound: use more distinct queries before calling it a property of the head"
-            found.append((what, f"{rank}, bound {self.bound}"))
-        if self.rank_null == 0:
+            what = "the 99 % rank is all that the design holds: use more distinct queries before calling it the head's"
+            found.append((what, f"{rank}, query values {self.values}"))
+        needed = groups_needed(self.alpha)
+        if self.flip_groups < needed:
+            what = f"a rank above the null needs {needed} wordings or more, flipped as one each"
+            found.append((what, f"{self.flip_groups}; flipped by prompt {self.rank_prompts}"))
+        elif self.rank_null == 0:
             matching = self.rank_interaction
             also = "" if matching is None else f"{matching} of the interaction Cov(q, d) do"
             found.append((f"no direction exceeds the sign-flip null at level {self.alpha:g}", also))
@@ -109,6 +120,15 @@ class RankReport:
             f"stable_rank={self.stable_rank:.2f}, bound={self.bound}, "
             f"interaction={self.interaction_share:.0%})"
         )
+
+
+def groups_needed(alpha: float) -> int:
+    """Groups that must flip for one flip in 1/alpha to be the observed one, or its mirror image.
+
+    >>> groups_needed(0.01)
+    8
+    """
+    return 1 + math.ceil(math.log2(1 / alpha))
 
 
 def energy_rank(singular_values: Tensor, energy: float = 0.99) -> Tensor:
@@ -193,13 +213,15 @@ def rank_reports(
     splits: int = 20,
     distinct: int | None = None,
     groups: Tensor | None = None,
+    wordings: Tensor | None = None,
     interaction: bool = False,
 ) -> list[RankReport]:
     """One report per head, from the kept pairs alone.
 
     ``draws`` sign flips and as many bootstrap draws; ``splits`` random halves; ``distinct`` is the number of
     distinct query values of the design (counted from q if not given); ``groups`` [n] are integers of
-    prompts that belong together (same template, same entity): they flip and are resampled as one.
+    prompts that belong together (same template, same entity): they flip and are resampled as one. ``wordings`` [n]
+    flip as one instead where they are given: few wordings still decide what can be told from chance.
     With ``interaction`` the matching part Cov(q, d) is ranked against a null of its own too.
     """
     if draws < 20 or draws * alpha < 1:
@@ -210,17 +232,23 @@ def rank_reports(
     heads, n, rows, d_head = q.shape
     if n < 4:
         raise HeadwiseError(f"{n} prompts are too few for a rank: give at least 4")
-    units = _Units.of(n, groups)
+    units, flipped = _Units.of(n, groups), _Units.of(n, groups if wordings is None else wordings)
 
     delta = covariance.weighted(q.new_full((1, n), 1 / n))[0]
     sigma = torch.linalg.svdvals(delta)
     rank = energy_rank(sigma, energy)
     # One generator draws for all of them, in this order.
-    flips = covariance.weighted(units.signs(draws, generator) / n)
+    flips = covariance.weighted(flipped.signs(draws, generator) / n)
     ranks, thresholds = null_rank(delta, flips, alpha=alpha)
     matching = (
-        _interaction_ranks(covariance, units, draws, alpha, generator) if interaction else [None] * heads
+        _interaction_ranks(covariance, flipped, draws, alpha, generator) if interaction else [None] * heads
     )
+    single = _Units.of(n, None)
+    by_prompt = ranks
+    if flipped.count < n:
+        by_prompt, _ = null_rank(delta, covariance.weighted(single.signs(draws, generator) / n), alpha=alpha)
+    if flipped.count < groups_needed(alpha):  # the observed signs themselves are too likely
+        ranks, matching = torch.zeros_like(ranks), [None if m is None else 0 for m in matching]
     interval, rank_interval = _bootstrap(covariance, units, draws, energy, generator)
     halves = _split_half(covariance, units, splits, rank, generator)
 
@@ -230,14 +258,16 @@ def rank_reports(
     reports = []
     for h in range(heads):
         # Two rows per prompt double the number of query values that can enter.
-        values = distinct * rows if distinct is not None else distinct_queries(q[h].reshape(-1, d_head))
-        bound = min(values, n * rows, d_head)
+        bound = min(distinct_queries(q[h].reshape(-1, d_head)), n * rows, d_head)
+        values = bound if distinct is None else distinct * rows
         reports.append(
             RankReport(
                 singular_values=sigma[h],
                 energy=energy,
                 rank_energy=int(rank[h]),
                 rank_null=int(ranks[h]),
+                rank_prompts=int(by_prompt[h]),
+                flip_groups=flipped.count,
                 alpha=alpha,
                 null_threshold=thresholds[h],
                 null_sigma=null_sigma[h],
@@ -247,7 +277,8 @@ def rank_reports(
                 split_half_query=halves[h][0],
                 split_half_key=halves[h][1],
                 bound=bound,
-                saturated=max(int(rank[h]), int(ranks[h])) >= bound,
+                values=values,
+                saturated=max(int(rank[h]), int(ranks[h])) >= min(bound, values),
                 salience_energy=float(salient[h]),
                 interaction_energy=float(matched[h]),
                 n_prompts=n,

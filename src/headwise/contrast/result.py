@@ -12,9 +12,11 @@ from headwise.contrast.bank import FeatureBank
 from headwise.contrast.measured import Gallery
 from headwise.contrast.rows import (
     ROWS,
+    UNTOUCHED,
     AngleRow,
     AnswerRow,
     AttributionRow,
+    CurveRow,
     DoseRow,
     DrawRow,
     FeatureRow,
@@ -55,11 +57,13 @@ class FeaturesResult:
     swaps: tuple[SwapRow, ...]
     """Every edit and control."""
     draws: tuple[DrawRow, ...]
-    """The random subspaces."""
+    """Subspaces that mean nothing: placebos, those of the keys' covariance, and uniform ones."""
     doses: tuple[DoseRow, ...]
     """Swaps made in part."""
     spectra: tuple[SpectrumRow, ...]
     """Singular values of ΔC, with intervals and null."""
+    curves: tuple[CurveRow, ...]
+    """Shares of held-out logits by rank, beside placebos: what ranks were chosen by."""
     angles: tuple[AngleRow, ...]
     """Principal angles between features, and between the halves of each."""
     growth: tuple[GrowthRow, ...]
@@ -93,7 +97,13 @@ class FeaturesResult:
         """One document: heads with their scores, features with their swaps, what to beware of."""
         found: dict[str, Any] = {
             "heads": [
-                {"head": h.head, "score": h.score, "ci": [h.low, h.high], **h.claim.to_json()}
+                {
+                    "head": h.head,
+                    "score": h.score,
+                    "ci": [h.low, h.high] if h.clusters > 1 else None,
+                    "test_score": h.test_score,
+                    **h.claim.to_json(),
+                }
                 for h in self.heads
             ],
             "features": [f.to_json() for f in self.features],
@@ -128,7 +138,7 @@ class FeaturesResult:
         about = {"task": self.task, "model": self.model, "rule": self.rule, "settings": self.settings}
         # The time it took is no result: the same command writes the same bytes.
         timeless = {key: value for key, value in self.to_json().items() if key != "seconds"}
-        folder.write_json(DOCUMENT, {"schema": 2, **about, **timeless})
+        folder.write_json(DOCUMENT, {"schema": 3, **about, **timeless})
         folder.finish(*FILES)
 
     @classmethod
@@ -148,33 +158,38 @@ class FeaturesResult:
                 "feature",
                 "rank",
                 "99 %",
-                "null",
-                "saturated",
                 "original",
                 "target",
                 "share",
-                "percentile",
+                "placebo",
                 "p",
+                "q",
+                "supported",
             )
         ]
         for f in self.features:
-            (clean,) = where(self.swaps, head=f.head, condition="none")
+            clean = self.untouched(f)
             rows.append(
                 (
                     f.head,
                     f.name,
                     str(f.rank),
                     str(f.rank_energy),
-                    str(f.rank_null),
-                    "yes" if f.saturated else "no",
                     f"{clean.original:.2f} → {f.original:.2f}",
                     f"{clean.target:.2f} → {f.target:.2f}",
                     f"{f.share_of_full:.2f}",
-                    f"{f.percentile:.0f}",
+                    f"{f.placebo_share:.2f}",
                     f"{f.p_value:.3f}",
+                    f"{f.q_value:.3f}",
+                    "yes" if f.supported else "no",
                 )
             )
         return rows
+
+    def untouched(self, feature: FeatureRow) -> SwapRow:
+        """The attention before anything is swapped, on the prompts that a feature is tested on."""
+        (row,) = where(self.swaps, head=feature.head, name=feature.name, condition=UNTOUCHED)
+        return row
 
     def __repr__(self) -> str:
         widths = [max(map(len, column)) for column in zip(*self.summary(), strict=True)]

@@ -1,21 +1,35 @@
 """The rows of a study's tables: one frozen type per table, whose fields are the table's columns.
 
-They become plain dictionaries at the border to parquet and JSON, and nowhere else.
+They become plain dictionaries at the border to parquet and JSON, and nowhere else. Here are the rows of heads and of
+features; what is behind their numbers is in :mod:`headwise.contrast.detail_rows`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from headwise.types import Claim, Side
+from headwise.contrast.detail_rows import (
+    AngleRow,
+    AnswerRow,
+    AttributionRow,
+    CurveRow,
+    DoseRow,
+    DrawRow,
+    GrowthRow,
+    SpectrumRow,
+    SwapRow,
+)
+from headwise.types import Claim
 
 if TYPE_CHECKING:
     from headwise.contrast.heads import HeadScore
     from headwise.types import Estimate
 
 Listed = TypeVar("Listed")
+UNTOUCHED = "as it is"
+"""The condition of a feature in which nothing is edited: it may be tested on some of the prompts."""
 
 
 def where(rows: Sequence[Listed], **columns: object) -> list[Listed]:
@@ -101,7 +115,7 @@ class HeadRow:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureRow:
-    """One feature or union of one head: its ranks, and its swap against random subspaces of the same rank.
+    """One feature or union of one head: its ranks, and its swap against subspaces of the same rank that mean nothing.
 
     ``rank`` is the rank that is swapped. What only a fitted feature has is None for a union.
     """
@@ -116,10 +130,12 @@ class FeatureRow:
     """The dimensions that are swapped."""
     rank_energy: int
     """The smallest rank that reaches the asked share of the energy of ΔC."""
-    rank_null: int
-    """Singular values of ΔC above their sign-flip null."""
     rank_interaction: int | None
-    """The same of Cov(q, d) alone."""
+    """Singular values of Cov(q, d), what matches query and key, above their sign-flip null; wordings flip as one."""
+    rank_null: int
+    """The same of all of ΔC."""
+    rank_prompts: int | None
+    """The same with every prompt flipping for itself, as if prompts of one wording were independent."""
     rank_low: int | None
     """The lower end of the 95 % bootstrap interval of ``rank_energy``."""
     rank_high: int | None
@@ -127,13 +143,23 @@ class FeatureRow:
     stable_rank: float | None
     """‖ΔC‖² over the largest squared singular value."""
     bound: int | None
-    """The largest rank that the design allows."""
+    """The largest rank that ΔC of these prompts can have."""
+    values: int | None
+    """Distinct query values of the design."""
     saturated: bool
-    """Whether the rank reaches it, and so says nothing about the head."""
+    """Whether the 99 % rank reaches one of them, and so says little about the head."""
     interaction_share: float
     """Energy of Cov(q, d) over that of both terms of ΔC."""
     superposition: float | None
     """How far the head's features share dimensions: 0 if they are orthogonal."""
+    superposition_null: float | None
+    """The same of placebos of the same ranks, on average."""
+    superposition_high: float | None
+    """Their 95th percentile: only above it do the features share more than any would."""
+    prompts: int
+    """Test prompts whose swap involves the feature."""
+    clusters: int
+    """Clusters of them that the intervals are over."""
     original: float
     """Attention on the original key after the swap."""
     original_low: float
@@ -152,206 +178,53 @@ class FeatureRow:
     """The lower end of its 95 % interval over prompts."""
     share_high: float
     """The upper end."""
-    percentile: float
-    """Per cent of random subspaces of the same rank that did less."""
+    placebo_share: float
+    """The mean share of placebos: subspaces of the same rank, fitted to labels shuffled within prompts."""
+    placebo_high: float
+    """The 95th percentile of their shares."""
+    p_placebo: float
+    """How often a placebo does as much."""
+    p_covariance: float
+    """How often a random subspace that follows the keys' covariance does as much."""
+    against: str
+    """The null that the claim was held against."""
+    against_draws: int
+    """How often that was drawn."""
     p_value: float
+    """The larger of ``p_placebo`` and ``p_covariance``."""
+    q_value: float
+    """The same, corrected over the run's features."""
+    group: str
+    """The tests that were corrected together."""
+    supported: bool
+    """Whether swapping this subspace moves the attention more than one that means nothing."""
+    percentile: float
+    """Per cent of uniformly random subspaces of the same rank that did less (the null of the literature)."""
+    p_uniform: float
     """Against those random subspaces."""
     random_original: float
-    """Mean attention on the original key after random swaps."""
+    """Mean attention on the original key after swaps of them."""
     random_target: float
-    """Mean attention on the target key after random swaps."""
+    """Mean attention on the target key after swaps of them."""
     random_share_99: float
-    """The 99th percentile of the shares of random subspaces."""
+    """The 99th percentile of their shares."""
+
+    @property
+    def claim(self) -> Claim:
+        """That swapping the feature moves the attention."""
+        return Claim(self.against, self.against_draws, self.p_value, self.q_value, self.group, self.supported)
 
     def to_json(self) -> dict[str, Any]:
         """The feature in the study's document."""
-        swap = ("original", "target", "share_of_full", "percentile", "p_value")
+        nulls = ("placebo_share", "placebo_high", "p_placebo", "p_covariance", "percentile", "p_uniform")
+        swap = ("original", "target", "share_of_full", *nulls, "prompts", "clusters")
+        about = ("name", "head", "rank", "rank_energy", "rank_interaction", "rank_null", "saturated")
+        crowding = ("interaction_share", "superposition", "superposition_null", "superposition_high")
         return {
-            "name": self.name,
-            "head": self.head,
-            "rank_energy": self.rank_energy,
-            "rank_null": self.rank_null,
-            "saturated": self.saturated,
-            "interaction_share": self.interaction_share,
+            **{name: getattr(self, name) for name in (*about, *crowding)},
             "swap": {name: getattr(self, name) for name in swap},
+            **self.claim.to_json(),
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class SwapRow:
-    """One condition of one feature, means over the test prompts; ``name`` is empty for ``none`` and ``full``."""
-
-    head: str
-    """The head, such as ``L18H6``."""
-    name: str
-    """The feature; empty for ``none`` and ``full``."""
-    condition: str
-    """What was done: ``none``, ``full``, ``swap``, or a control such as ``principal components``."""
-    original: float
-    """Attention on the original key."""
-    original_low: float
-    """The lower end of its 95 % interval over prompts."""
-    original_high: float
-    """The upper end."""
-    target: float
-    """Attention on the target key."""
-    target_low: float
-    """The lower end of its 95 % interval over prompts."""
-    target_high: float
-    """The upper end."""
-    log_odds: float
-    """Change of log(attention on target ÷ attention on original)."""
-    log_odds_low: float
-    """The lower end of its 95 % interval over prompts."""
-    log_odds_high: float
-    """The upper end."""
-    share: float
-    """That change as a share of swapping the whole keys."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrawRow:
-    """One random subspace."""
-
-    head: str
-    """The head, such as ``L18H6``."""
-    name: str
-    """The feature."""
-    draw: int
-    """The number of the random subspace, from 0."""
-    original: float
-    """Attention on the original key."""
-    target: float
-    """Attention on the target key."""
-    share: float
-    """Change of log-odds as a share of swapping the whole keys."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DoseRow:
-    """A swap made in part."""
-
-    head: str
-    """The head, such as ``L18H6``."""
-    name: str
-    """The feature."""
-    dose: float
-    """How much of the swap is made, from 0 to 1."""
-    original: float
-    """Attention on the original key."""
-    target: float
-    """Attention on the target key."""
-    share: float
-    """Change of log-odds as a share of swapping the whole keys."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpectrumRow:
-    """One singular value of ΔC with its interval and its null; ``index`` counts from 1."""
-
-    head: str
-    """The head, such as ``L18H6``."""
-    name: str
-    """The feature."""
-    index: int
-    """Its place, from 1."""
-    sigma: float
-    """The singular value."""
-    low: float
-    """The lower end of its 95 % bootstrap interval."""
-    high: float
-    """The upper end."""
-    null: float
-    """What it must exceed to count: a quantile of the sign-flip null."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AngleRow:
-    """One principal angle between two features, or between random halves of one."""
-
-    head: str
-    """The head, such as ``L18H6``."""
-    first: str
-    """One feature."""
-    second: str
-    """The other, or the other half of the prompts."""
-    side: Side
-    """In query or in key space."""
-    index: int
-    """Its place, from 1."""
-    degrees: float
-    """The angle, from 0 to 90."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GrowthRow:
-    """The energy rank with some of the query values of the design."""
-
-    head: str
-    """The head, such as ``L18H6``."""
-    name: str
-    """The feature."""
-    varies: str
-    """The group whose values the query takes."""
-    values: int
-    """How many of them were used."""
-    prompts: int
-    """How many prompts these are."""
-    rank_energy: int
-    """The energy rank with them alone."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerRow:
-    """One swap made in the running model.
-
-    ``logit_difference`` is logit(original's answer) − logit(target's answer); ``flips`` the share of prompts in
-    which the order of the two turned around; ``error`` the largest difference between the attention of the edited
-    pass and the analytic one.
-    """
-
-    head: str
-    """The head, or ``all heads``."""
-    name: str
-    """The feature that was swapped."""
-    prompts: int
-    """Test prompts."""
-    logit_difference: float
-    """Mean logit of the original's answer minus that of the target's, untouched."""
-    edited_logit_difference: float
-    """The same after the swap."""
-    change: float
-    """The mean change."""
-    change_se: float
-    """Its standard error over prompts."""
-    prefers_original: float
-    """Share of prompts in which the original's answer led, untouched."""
-    flips: float
-    """Share of prompts in which the order of the two turned around."""
-    error: float | None
-    """Largest difference between predicted and observed attention; None for several heads at once."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttributionRow:
-    """One token's logit from one feature; ``residual`` and ``total`` are features too."""
-
-    head: str
-    """The head, such as ``L18H6``."""
-    method: Literal["sequential", "shapley"]
-    """How overlapping features share: ``sequential`` or ``shapley``."""
-    position: int
-    """The token's position."""
-    token: str
-    """The token as text."""
-    feature: str
-    """The feature, ``residual`` or ``total``."""
-    logit: float
-    """Its part of the token's logit."""
-    centred: float
-    """The same minus its mean over tokens."""
-    explained: float
-    """Share of the variation over tokens that all features explain."""
 
 
 ROWS: dict[str, type] = {
@@ -361,6 +234,7 @@ ROWS: dict[str, type] = {
     "draws": DrawRow,
     "doses": DoseRow,
     "spectra": SpectrumRow,
+    "curves": CurveRow,
     "angles": AngleRow,
     "growth": GrowthRow,
     "answers": AnswerRow,

@@ -24,20 +24,25 @@ _KINDS: tuple[tuple[Column, tuple[str, ...]], ...] = (
     (Column(pa.bool_()), ("chosen", "union", "saturated", "supported")),
     (
         Column(pa.int64(), low=0),
-        ("rank", "rank_energy", "rank_null", "draw", "index", "values", "prompts", "position", "clusters"),
+        ("rank", "rank_energy", "rank_null", "draw", "index", "prompts", "position", "clusters"),
     ),
     (Column(pa.int64(), low=0, null=True), ("rank_interaction", "rank_low", "rank_high", "bound")),
+    (Column(pa.int64(), low=0, null=True), ("rank_prompts", "values")),
     (Column(pa.float64()), ("score", "low", "high", "ratio", "sigma", "null", "change", "logit", "centred")),
     (Column(pa.float64()), ("logit_difference", "edited_logit_difference", "explained")),
     (Column(pa.float64()), ("log_odds", "log_odds_low", "log_odds_high")),
     (Column(pa.int64(), low=0), ("against_draws",)),
     (Column(pa.float64(), null=True), ("stable_rank", "superposition", "error")),
     (Column(pa.float64(), null=True), ("test_score", "test_low", "test_high")),
+    (Column(pa.float64(), null=True), ("superposition_null", "superposition_high")),
+    (Column(pa.float64(), null=True), ("explained_null", "explained_high")),
+    (Column(pa.float64(), low=0, high=1), ("p_placebo", "p_covariance", "p_uniform")),
     (Column(pa.float64(), low=0, high=1), ("p_value", "q_value", "accuracy", "interaction_share", "dose")),
     (Column(pa.float64(), low=0, high=1), ("prefers_original", "flips")),
     (_ATTENTION, ("mass", "random_original", "random_target")),
     (_ATTENTION, ("original", "original_low", "original_high", "target", "target_low", "target_high")),
     (_RATIO, ("share", "share_of_full", "share_low", "share_high", "random_share_99", "change_se")),
+    (_RATIO, ("placebo_share", "placebo_high")),
     (Column(pa.float64(), low=0, high=100), ("percentile",)),
     (Column(pa.float64(), low=0, high=90.001), ("degrees",)),
     (Column(pa.string(), among=("query", "key")), ("side",)),
@@ -76,7 +81,7 @@ class FeaturesConfig(Shape):
 class FeaturesDocument(Shape):
     """``features.json``: the result as JSON but for the time, and what the run is of."""
 
-    schema_: Literal[2] = Field(alias="schema")
+    schema_: Literal[3] = Field(alias="schema")
     task: str
     model: str
     rule: Literal["accuracy", "ratio"]

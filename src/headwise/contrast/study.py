@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
+
+import torch
 
 from headwise.contrast.attribution import attribution_rows
 from headwise.contrast.bank import FeatureBank
@@ -20,18 +22,37 @@ from headwise.contrast.fit import (
     Fitted,
     HeadStudy,
     angle_rows,
+    crowding_null,
+    curve_rows,
     fit_contrast,
     growth_rows,
     head_studies,
+    placebo_banks,
     probes_of,
     spectrum_rows,
 )
-from headwise.contrast.heads import MOST, HeadScore, choose_heads, rank_heads, scanned
+from headwise.contrast.heads import (
+    MOST,
+    HeadScore,
+    choose_heads,
+    key_labels,
+    rank_heads,
+    scanned,
+    score_again,
+)
 from headwise.contrast.measured import Gallery, Measured, join
 from headwise.contrast.result import KIND, FeaturesResult
 from headwise.contrast.rows import AnswerRow, HeadRow
 from headwise.contrast.swap_tests import DOSES, SwapJob
-from headwise.contrast.tables import changes_nothing, dose_rows, draw_rows, feature_row, swap_rows
+from headwise.contrast.tables import (
+    Chosen,
+    changes_nothing,
+    dose_rows,
+    draw_rows,
+    feature_row,
+    judged,
+    swap_rows,
+)
 from headwise.contrast.unlabelled.given import corpus_given
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
@@ -45,7 +66,7 @@ from headwise.scale.work import cut
 from headwise.tasks.labelled.design import design_warnings
 from headwise.tasks.labelled.make import make_task
 from headwise.tasks.labelled.types import Contrast, Task
-from headwise.types import Head
+from headwise.types import Estimate, Head
 
 if TYPE_CHECKING:
     from headwise.contrast.unlabelled.result import UnlabelledResult
@@ -71,7 +92,7 @@ def find_features(
     *,
     heads: str | Sequence[Head | str] = "auto",
     out: str | Path | None = None,
-    draws: int = 100,
+    draws: int = 200,
     energy: float = 0.99,
     max_rank: int = 9,
     through_model: int = 0,
@@ -96,7 +117,8 @@ def find_features(
     out:
         A folder that keeps the run; one that was interrupted is continued.
     draws:
-        Random subspaces that every swap is compared with, at least 100.
+        Subspaces that mean nothing that every swap is compared with, of each kind (placebo labels, the keys'
+        covariance, uniform), at least 100.
     energy:
         The part of ΔC's energy that the published rank must reach.
     max_rank:
@@ -122,7 +144,7 @@ def find_features(
     if corpus is not None:
         from headwise.contrast.unlabelled.study import find_unlabelled
 
-        labelled = {"draws": draws != 100, "energy": energy != 0.99, "through_model": through_model != 0}
+        labelled = {"draws": draws != 200, "energy": energy != 0.99, "through_model": through_model != 0}
         for name in (*(name for name, given in labelled.items() if given), *options):
             if name != "texts":
                 raise HeadwiseError(
@@ -141,7 +163,7 @@ def find_features(
         )
     assert not isinstance(task, Corpus)
     if draws < 100:
-        raise HeadwiseError(f"draws={draws} random subspaces are too few for a percentile: give at least 100")
+        raise HeadwiseError(f"draws={draws} subspaces are too few to compare with: give at least 100")
     if not 1 <= max_rank <= model.d_head:
         raise HeadwiseError(f"max_rank={max_rank} is outside 1..{model.d_head}, the head's dimensions")
     engine = engine_for(model, workers)
@@ -195,11 +217,11 @@ def _needed_bytes(model: Model, task: Task, heads: int, draws: int) -> int:
     """About how much the shards of all stages take, and the pictures' vectors and tables that are made of them."""
     keys = max(len(e.keys) for e in task.scan.examples)
     scan = len(task.scan) * keys * (4 * len(model.heads) + 8)
-    fits = sum(len(item) for item in task.fits) * heads * model.d_head * 8 * 4
-    conditions = 3 * 8 * (draws + len(DOSES) + 10)
+    fits = sum(len(item) for item in task.fits) * heads * model.d_head * (8 * 4 + 4 * keys)
+    conditions = 3 * 8 * (3 * draws + len(DOSES) + 10)
     test = len(task.test) * heads * len(task.names) * conditions
     vectors = min(GALLERY + SHARD, len(task.test)) * heads * model.d_head * 4 * (keys + 1)
-    return scan + fits + test + 2 * vectors + 100 * draws * heads * len(task.names) + 1_000_000
+    return scan + fits + test + 2 * vectors + 300 * draws * heads * len(task.names) + 1_000_000
 
 
 def _scan(model: Model, task: Task, work: Stages, seed: int) -> list[HeadScore]:
@@ -231,24 +253,38 @@ class _Study:
         measured, gallery = self.test(studies, fitted)
         heads = self.testable(measured, may_skip=named is None)
         studies = [study for study in studies if study.head in heads]
+        chosen = {name: Chosen.of(self.task, name) for name in ("", *self.task.names)}
         gallery = gallery.of_heads([study.place for study in studies])
         kept = set(map(str, heads))
         self.warnings += _rank_warnings(fitted, heads)
-        features = tuple(f for study in studies for f in study.features)
+        seed, energy = self.asked.seed, self.asked.energy
+        rows = judged(
+            [
+                feature_row(
+                    s, f, measured[s.head], chosen[f.name], seed=seed, crowding=crowding_null(s, fitted)
+                )
+                for s in studies
+                for f in s.features
+            ]
+        )
+        holds = {(row.head, row.name): row.supported for row in rows}
+        features = tuple(
+            replace(f, supported=holds[str(f.head), f.name]) for study in studies for f in study.features
+        )
         bank = FeatureBank(self.model.name, self.model.weight_hash, self.task.name, features)
         answers = self.answers(bank, measured)
-        seed, energy = self.asked.seed, self.asked.energy
+        again = self.scored_again(measured)
+        shown = self.task.test.examples[0].tokens
         return FeaturesResult(
             task=self.task.name,
             model=self.model.name,
             rule=self.task.rule,
-            heads=tuple(HeadRow.of(s, chosen=s.head in heads) for s in scores),
-            features=tuple(
-                feature_row(s, f, measured[s.head], seed=seed) for s in studies for f in s.features
-            ),
-            swaps=tuple(row for h in heads for row in swap_rows(h, measured[h], seed=seed)),
-            draws=tuple(row for h in heads for row in draw_rows(h, measured[h])),
-            doses=tuple(row for h in heads for row in dose_rows(h, measured[h])),
+            heads=tuple(HeadRow.of(s, chosen=s.head in heads, again=again.get(s.head)) for s in scores),
+            features=rows,
+            swaps=tuple(row for h in heads for row in swap_rows(h, measured[h], chosen, seed=seed)),
+            draws=tuple(row for h in heads for row in draw_rows(h, measured[h], chosen)),
+            doses=tuple(row for h in heads for row in dose_rows(h, measured[h], chosen)),
+            curves=tuple(row for f in fitted.values() for row in curve_rows(f) if row.head in kept),
             spectra=tuple(row for f in fitted.values() for row in spectrum_rows(f) if row.head in kept),
             angles=tuple(row for study in studies for row in angle_rows(study)),
             growth=tuple(
@@ -258,7 +294,11 @@ class _Study:
                 if row.head in kept
             ),
             answers=tuple(answers),
-            attribution=tuple(attribution_rows(self.model, self.task.test.examples[0].tokens, bank)),
+            attribution=tuple(
+                attribution_rows(
+                    self.model, shown, bank.with_unsupported(), placebos=placebo_banks(bank, studies, fitted)
+                )
+            ),
             warnings=tuple(self.warnings),
             bank=bank,
             gallery=gallery,
@@ -281,7 +321,15 @@ class _Study:
         asked = self.asked
         parts = self.work(f"fitting {item.name}", PairsJob(tuple(heads)), cut(item.examples, SHARD))
         pairs = Pairs.cat(parts)
-        return fit_contrast(item, heads, pairs, seed=asked.seed, energy=asked.energy, max_rank=asked.max_rank)
+        return fit_contrast(
+            item,
+            heads,
+            pairs,
+            seed=asked.seed,
+            energy=asked.energy,
+            max_rank=asked.max_rank,
+            placebos=asked.draws,
+        )
 
     def test(
         self, studies: Sequence[HeadStudy], fitted: Mapping[str, Fitted]
@@ -291,6 +339,14 @@ class _Study:
         probes = {s.head: probes_of(s, fitted, seed=asked.seed, draws=asked.draws) for s in studies}
         shards = self.work("testing swaps", SwapJob(probes, GALLERY), cut(examples, SHARD))
         return join(shards), Gallery.of(shards, examples, self.task.colours)
+
+    def scored_again(self, measured: Mapping[Head, Measured]) -> dict[Head, Estimate]:
+        """The score of the studied heads on the test prompts, which had no part in choosing them."""
+        labels = key_labels(self.task.test.examples)
+        attention = torch.stack([one.keys for one in measured.values()], 1)
+        clusters = self.task.test.clusters().which
+        found = score_again(attention, labels, self.task.rule, clusters, self.asked.seed)
+        return dict(zip(measured, found, strict=True))
 
     def testable(self, measured: Mapping[Head, Measured], *, may_skip: bool) -> list[Head]:
         """The heads in which swapping whole keys does anything: no share of nothing can be taken.

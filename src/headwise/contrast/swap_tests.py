@@ -11,9 +11,11 @@ from torch import Tensor
 
 from headwise.contrast.collect import BATCH
 from headwise.contrast.measured import ABLATIONS, SIDES, Measured, MeasuredFeature, Shard, pad_keys
+from headwise.contrast.placebo import COVARIANCE, NAME, UNIFORM, covariance_subspaces
 from headwise.contrast.subspaces import random_subspaces
 from headwise.contrast.swaps import Edited, SwapRows, dose_response, edit_rows, swap_keys
 from headwise.errors import HeadwiseError
+from headwise.model.attend import soft_cap
 from headwise.model.threads import steady
 from headwise.progress import Tick
 from headwise.randomness import keyed
@@ -39,13 +41,23 @@ class Probe:
     key: Subspace
     controls: Mapping[str, Subspace]
     """Other subspaces of keys to swap: principal components of the same rank, the mean difference."""
+    placebo: Tensor
+    """[draws, d_head, rank]: key subspaces fitted to shuffled labels."""
+    root: Tensor
+    """[d_head, …]: a square root of the keys' covariance."""
     draws: int
     seed: int
 
-    def random(self) -> Tensor:
-        """Random bases of the same rank [draws, d_head, rank], always the same: no process need be handed them."""
+    def nulls(self) -> dict[str, Tensor]:
+        """Bases of the same rank by the name of their null [draws, d_head, rank]; random ones are always the same."""
+        d_head, rank = self.key.d_head, self.key.rank
         generator = keyed(self.seed, "random", str(self.head), self.name)
-        return random_subspaces(self.key.d_head, self.key.rank, self.draws, generator=generator)
+        follow = keyed(self.seed, COVARIANCE, str(self.head), self.name)
+        return {
+            NAME: self.placebo,
+            COVARIANCE: covariance_subspaces(self.root, rank, self.draws, follow),
+            UNIFORM: random_subspaces(d_head, rank, self.draws, generator=generator),
+        }
 
 
 def swap_positions(examples: Sequence[Example]) -> list[tuple[int, int]]:
@@ -82,6 +94,16 @@ class TestRows:
             cap=self.cap[head],
             mask=self.visible[:, head],
         )
+
+    def key_attention(self, head: int) -> Tensor:
+        """One head's attention on the labelled keys [n, K], in the order of their places; 0 where there are fewer."""
+        scores = self.scale[head].double() * (self.keys[:, head] @ self.q[:, head, :, None])[..., 0]
+        capped = soft_cap(scores, self.cap[head]).masked_fill(~self.visible[:, head], float("-inf"))
+        pattern = capped.softmax(-1).cpu()
+        found = torch.zeros(len(self.examples), max(len(e.keys) for e in self.examples), dtype=torch.float64)
+        for row, seen, e in zip(found, pattern, self.examples, strict=True):
+            row[: len(e.keys)] = seen[sorted(e.keys)]
+        return found
 
     def vectors(self) -> tuple[Tensor, Tensor]:
         """Queries [h, n, d] and labelled keys [h, n, K, d] in float32, for pictures."""
@@ -133,7 +155,9 @@ def measure(
         row = rows.rows(place)
         new_q = rows.partner_queries(place, offset)
         features = {probe.name: _measure_feature(row, probe, new_q) for probe in probes[head]}
-        found[head] = Measured(row.clean().first(), swap_keys(row, None).first(), features)
+        found[head] = Measured(
+            row.clean().first(), swap_keys(row, None).first(), features, rows.key_attention(place)
+        )
     return found
 
 
@@ -147,7 +171,7 @@ def _measure_feature(row: SwapRows, probe: Probe, new_q: Tensor | None) -> Measu
     without = edit_rows(row, key_bases=v, mode="ablate"), edit_rows(row, query_bases=u, mode="ablate")
     return MeasuredFeature(
         swap=swap_keys(row, v).first(),
-        random=swap_keys(row, probe.random()),
+        nulls={name: swap_keys(row, bases) for name, bases in probe.nulls().items()},
         dose=dose_response(row, v, torch.tensor(DOSES)).first(),
         controls={
             name: swap_keys(row, subspace.basis.double()[None]).first()

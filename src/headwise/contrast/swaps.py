@@ -17,8 +17,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from headwise.claims import p_value
 from headwise.errors import HeadwiseError
-from headwise.intervals import counted, estimated, picked
+from headwise.intervals import as_share, estimated, numbered, weights_of
 from headwise.model.attend import soft_cap
 from headwise.types import Estimate
 
@@ -43,6 +44,10 @@ class Edited:
     def first(self) -> Edited:
         """The first subspace alone: [..., n]."""
         return Edited(self.original[..., 0, :], self.target[..., 0, :], self.log_odds[..., 0, :])
+
+    def of(self, prompts: Tensor) -> Edited:
+        """Some of the prompts alone."""
+        return Edited(self.original[..., prompts], self.target[..., prompts], self.log_odds[..., prompts])
 
     def __repr__(self) -> str:
         low, high = self.original.mean().item(), self.target.mean().item()
@@ -221,7 +226,7 @@ def edit_rows(
 
 @dataclass(frozen=True, kw_only=True)
 class SwapTest:
-    """One feature's swap against random subspaces of the same rank."""
+    """One feature's swap against subspaces of the same rank that mean nothing."""
 
     original: Estimate
     target: Estimate
@@ -243,12 +248,18 @@ class SwapTest:
 
 
 def swap_test(
-    edited: Edited, full: Edited, draws: Edited, *, generator: torch.Generator, bootstrap: int = 1000
+    edited: Edited,
+    full: Edited,
+    draws: Edited,
+    *,
+    generator: torch.Generator,
+    bootstrap: int = 1000,
+    clusters: Tensor | None = None,
 ) -> SwapTest:
     """Summarise one subspace's edit [1, n] or [n] against a full swap [1, n] and random draws [draws, n].
 
     Shares are ratios of means over prompts: a mean of ratios would be ruled by prompts whose full swap does
-    little.
+    little. ``clusters`` [n] are prompts that are resampled as one.
     """
     flat = [x.reshape(-1) for x in (edited.original, edited.target, edited.log_odds, full.log_odds)]
     n = flat[0].shape[0]
@@ -261,14 +272,14 @@ def swap_test(
         raise HeadwiseError("a full key swap changes nothing here: the share of it is not defined")
     share = float(flat[2].mean() / whole)
     shares = draws.log_odds.mean(1) / whole
-    beaten = int((shares >= share).sum())
-    means = (counted(picked(n, bootstrap, generator)) / n) @ torch.stack(flat, 1)
+    means = weights_of(clusters, n, bootstrap, generator) @ torch.stack(flat, 1)
+    count = numbered(clusters, n)[1]
     return SwapTest(
-        original=estimated(flat[0].mean(), means[:, 0], n),
-        target=estimated(flat[1].mean(), means[:, 1], n),
-        share=estimated(share, means[:, 2] / means[:, 3], n),
+        original=as_share(estimated(flat[0].mean(), means[:, 0], n, count)),
+        target=as_share(estimated(flat[1].mean(), means[:, 1], n, count)),
+        share=estimated(share, means[:, 2] / means[:, 3], n, count),
         percentile=100.0 * float((shares < share).double().mean()),
-        p_value=(1 + beaten) / (1 + len(shares)),
+        p_value=p_value(share, shares),
         random_original=float(draws.original.mean()),
         random_target=float(draws.target.mean()),
         random_shares=tuple(shares.tolist()),

@@ -69,7 +69,7 @@ def features_result(run: FeaturesResult) -> str:
     columns, *rows = run.summary()
     best = ", ".join(f"{h.head} {h.score:.2f}" for h in run.heads[:5])
     notes = "".join(f"<li>{text(warning)}</li>" for warning in run.warnings)
-    numbers = ("rank", "null", "share", "percentile", "p")
+    numbers = ("rank", "99 %", "share", "placebo", "p", "q")
     features = Table([TableColumn(name=c, number=c in numbers) for c in columns], rows)
     sentence = f"{run.task} in {run.model}: the best heads are {best}."
     return notebook(sentence, features.html(bare=True), f"<ul>{notes}</ul>" if notes else "")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
+from headwise.contrast.placebo import NAME as PLACEBO
 from headwise.contrast.rows import AttributionRow, where
 from headwise.show.kit.theme import (
     AT_RIGHT,
@@ -27,8 +28,8 @@ from headwise.show.kit.theme import (
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
 
-DOTS = 360
-"""Random subspaces that are drawn as dots for all features of a head; all there are count for their percentiles."""
+DOTS = 260
+"""Placebos that are drawn as dots for all features of a head; all there are count for their percentiles."""
 
 
 def head_ranking(run: FeaturesResult, top: int = 20) -> go.Figure:
@@ -76,15 +77,15 @@ def swap_bars(run: FeaturesResult, head: str) -> go.Figure:
         xs: list[float] = []
         ys: list[float] = []
         for place, f in enumerate(features, 1):
-            drawn = where(run.draws, head=head, name=f.name)[: DOTS // len(features)]
-            xs += [place + shift + 0.12 * (d.draw % 11 - 5) / 5 for d in drawn]
-            ys += [getattr(d, side) for d in drawn]
+            drawn = where(run.draws, head=head, name=f.name, against=PLACEBO)[: DOTS // len(features)]
+            xs += [round(place + shift + 0.12 * (d.draw % 11 - 5) / 5, 3) for d in drawn]
+            ys += [round(getattr(d, side), 4) for d in drawn]
         figure.add_scatter(
             x=xs,
             y=ys,
             mode="markers",
             marker={"size": 3.5, "color": colour, "opacity": 0.75, "line": {"width": 0.3, "color": INK}},
-            name=f"random subspaces, {side}",
+            name=f"placebos, {side}",
         )
     figure.update_xaxes(tickmode="array", tickvals=list(range(len(labels))), ticktext=labels, type="linear")
     # Bars on a linear axis, so that the random draws can stand beside each other inside a group.
@@ -100,7 +101,7 @@ def swap_bars(run: FeaturesResult, head: str) -> go.Figure:
 
 
 def share_bars(run: FeaturesResult) -> go.Figure:
-    """Change of log-odds as a share of a full key swap, every head and feature, with a tick for random subspaces."""
+    """Change of log-odds as a share of a full key swap, every head and feature, with a tick for placebos."""
     heads = run.chosen
     names = list(dict.fromkeys(f.name for f in run.features))
     width = 0.8 / len(names)
@@ -110,14 +111,17 @@ def share_bars(run: FeaturesResult) -> go.Figure:
         rows = [where(run.features, head=h, name=name)[0] for h in heads]
         # On a linear axis, so that every tick is on its bar.
         x = [i + (number - (len(names) - 1) / 2) * width for i in range(len(heads))]
-        ticks += zip(x, (r.random_share_99 for r in rows), strict=True)
+        ticks += zip(x, (r.placebo_high for r in rows), strict=True)
         values = [r.share_of_full for r in rows]
         figure.add_bar(
             x=x,
             y=values,
             width=0.92 * width,
             name=name,
-            marker={"color": PALETTE[number % len(PALETTE)]},
+            marker={
+                "color": PALETTE[number % len(PALETTE)],
+                "opacity": [1.0 if r.supported else 0.4 for r in rows],
+            },
             error_y=between(values, [r.share_low for r in rows], [r.share_high for r in rows]),
             text=heads,
             textposition="none",
@@ -133,8 +137,8 @@ def share_bars(run: FeaturesResult) -> go.Figure:
             "color": INK,
             "line": {"width": 2.5, "color": INK},
         },
-        name="99th percentile of random subspaces",
-        hovertemplate="%{y:.2f}<extra>random</extra>",
+        name="95th percentile of placebos",
+        hovertemplate="%{y:.2f}<extra>placebo</extra>",
     )
     # Where a full swap changes little, intervals are many times as long as any bar: they may leave the figure.
     low = min(0.0, *(r.share_of_full for r in run.features), *(y for _, y in ticks))
@@ -218,7 +222,7 @@ def logit_bars(records: Sequence[AttributionRow], head: str, method: str = "sequ
     tokens = {r.position: r.token for r in rows}
     figure = go.Figure()
     for number, name in enumerate(names):
-        values = {r.position: r.logit for r in rows if r.feature == name}
+        values = {r.position: round(r.logit, 4) for r in rows if r.feature == name}
         if name == "total":
             figure.add_scatter(
                 x=places,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
@@ -22,13 +22,13 @@ LINES = 8
 """Pairs of features whose angles can be told apart as lines, by colour; more are a matrix."""
 
 
-def singular_values(run: FeaturesResult, head: str, most: int = 20) -> go.Figure:
+def singular_values(run: FeaturesResult, head: str, most: int = 10) -> go.Figure:
     """Singular values of ΔC with bootstrap intervals, against the 99 % quantile of their sign-flip null."""
     names = list(dict.fromkeys(r.name for r in run.spectra))
     columns = min(3, len(names))
     lines = -(-len(names) // columns)
     found = {f.name: f for f in where(run.features, head=head)}
-    titles = [f"{n}: rank {found[n].rank_energy} (99 %), {found[n].rank_null} (null)" for n in names]
+    titles = [f"{n}: rank {found[n].rank} swapped, {found[n].rank_energy} (99 %)" for n in names]
     figure = make_subplots(
         lines, columns, subplot_titles=titles, horizontal_spacing=0.09, vertical_spacing=0.36 / max(lines, 2)
     )
@@ -37,12 +37,14 @@ def singular_values(run: FeaturesResult, head: str, most: int = 20) -> go.Figure
         top = max((r.sigma for r in every), default=0.0) or 1.0
         rows = [r for r in every if r.sigma > FLOOR * top]
         at = {"row": number // columns + 1, "col": number % columns + 1}
-        values = [r.sigma for r in rows]
+        values = _short(r.sigma for r in rows)
         figure.add_scatter(
             x=[r.index for r in rows],
             y=values,
             # An interval that reaches zero has no end on this axis: it stops at the floor.
-            error_y=between(values, [max(r.low, FLOOR * top) for r in rows], [r.high for r in rows]),
+            error_y=between(
+                values, _short(max(r.low, FLOOR * top) for r in rows), _short(r.high for r in rows)
+            ),
             mode="lines+markers",
             marker={"color": PALETTE[0], "size": 6},
             line={"color": PALETTE[0]},
@@ -53,7 +55,7 @@ def singular_values(run: FeaturesResult, head: str, most: int = 20) -> go.Figure
         null = [r for r in every if r.null > FLOOR * top]
         figure.add_scatter(
             x=[r.index for r in null],
-            y=[r.null for r in null],
+            y=_short(r.null for r in null),
             mode="lines",
             line={"color": PALETTE[1], "dash": "dash"},
             name="null, 99 % quantile",
@@ -72,6 +74,81 @@ def singular_values(run: FeaturesResult, head: str, most: int = 20) -> go.Figure
         margin={"l": 60, "r": 24, "t": 96, "b": 56},
         legend={"y": 1 + 0.22 / lines, "x": 0, "orientation": "h", "yanchor": "bottom"},
     )
+
+
+def rank_curves(run: FeaturesResult, head: str) -> go.Figure:
+    """Held-out shares of features of rank 1, 2, … beside those of placebos, a panel per feature; of many features in
+    one panel how far they are above them."""
+    names = list(dict.fromkeys(r.name for r in run.curves))
+    if len(names) > LINES:
+        return _excess(run, head, names)
+    columns = min(3, len(names))
+    lines = -(-len(names) // columns)
+    figure = make_subplots(
+        lines, columns, subplot_titles=names, horizontal_spacing=0.09, vertical_spacing=0.36 / max(lines, 2)
+    )
+    for number, name in enumerate(names):
+        rows = where(run.curves, head=head, name=name)
+        at = {"row": number // columns + 1, "col": number % columns + 1}
+        x, first = [r.rank for r in rows], number == 0
+        line = {"color": NEUTRAL, "width": 1}
+        figure.add_scatter(
+            x=x, y=_short(r.placebo_share for r in rows), mode="lines", line=line, showlegend=False, **at
+        )
+        figure.add_scatter(
+            x=x,
+            y=_short(r.placebo_high for r in rows),
+            mode="lines",
+            line={**line, "dash": "dash"},
+            fill="tonexty",
+            name="placebos, mean to 95 %",
+            showlegend=first,
+            **at,
+        )
+        figure.add_scatter(
+            x=x,
+            y=_short(r.share for r in rows),
+            mode="lines+markers",
+            line={"color": PALETTE[0]},
+            marker={"color": PALETTE[0], "size": [11 if r.chosen else 4 for r in rows]},
+            name="the feature",
+            showlegend=first,
+            **at,
+        )
+    figure.update_xaxes(title="rank", dtick=1, row=lines)
+    figure.update_yaxes(title="share of held-out logits", col=1)
+    return styled(
+        figure,
+        height=130 + 230 * lines,
+        margin={"l": 60, "r": 24, "t": 96, "b": 56},
+        legend={"y": 1 + 0.22 / lines, "x": 0, "orientation": "h", "yanchor": "bottom"},
+    )
+
+
+def _excess(run: FeaturesResult, head: str, names: Sequence[str]) -> go.Figure:
+    figure = go.Figure()
+    for number, name in enumerate(names):
+        rows = where(run.curves, head=head, name=name)
+        figure.add_scatter(
+            x=[r.rank for r in rows],
+            y=_short(r.share - r.placebo_high for r in rows),
+            mode="lines+markers",
+            line={"color": PALETTE[number % len(PALETTE)], "width": 1.4},
+            marker={"size": [9 if r.chosen else 3 for r in rows]},
+            name=name,
+        )
+    figure.add_hline(y=0, line={"dash": "dash", "color": NEUTRAL, "width": 1})
+    return styled(
+        figure,
+        legend=AT_RIGHT,
+        xaxis={"title": "rank", "dtick": 1},
+        yaxis={"title": "share above 95 % of placebos"},
+    )
+
+
+def _short(values: Iterable[float]) -> list[float]:
+    """As many digits as a picture can show: there are thousands of points on a page."""
+    return [float(f"{value:.4g}") for value in values]
 
 
 def growing(run: FeaturesResult) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwise.contrast.rows import AttributionRow, where
+from headwise.contrast.tables import AGAINST, GROUP
 from headwise.show.contrast import figures, ranks, spaces
 from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
@@ -20,23 +21,30 @@ SPACES = 4
 FEATURES = {
     "head": "head",
     "name": "feature",
+    "supported": "supported",
     "rank": "rank",
-    "rank_energy": "99 %",
-    "rank_null": "null",
-    "rank_interaction": "matching",
-    "rank_low": "low",
-    "rank_high": "high",
-    "saturated": "saturated",
     "share_of_full": "share of full",
     "share_low": "low",
     "share_high": "high",
-    "percentile": "percentile",
+    "placebo_share": "placebo",
+    "placebo_high": "placebo, 95 %",
     "p_value": "p",
-    "random_share_99": "random, 99 %",
+    "q_value": "q",
+    "p_placebo": "p, placebo",
+    "p_covariance": "p, covariance",
+    "prompts": "prompts",
+    "clusters": "clusters",
     "original": "on original",
     "target": "on target",
+    "rank_interaction": "matching",
+    "rank_null": "null",
+    "rank_energy": "99 %",
+    "saturated": "saturated",
     "interaction_share": "matching share",
     "superposition": "superposition",
+    "superposition_null": "placebo",
+    "percentile": "percentile",
+    "p_uniform": "p, uniform",
 }
 """TableColumns of the table of features, the most telling first, and what they are called on the page."""
 ANSWERS = {
@@ -59,7 +67,7 @@ def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
     ``umap`` adds UMAP pictures of the larger subspaces, which take a minute each.
     """
     best = run.heads[0]
-    strongest = max(run.features, key=lambda f: f.share_of_full)
+    supported = sum(f.supported for f in run.features)
     warnings = "\n".join(f"- {literal(warning)}" for warning in run.warnings)
     sections = [
         Section("What to beware of", [Markdown(warnings or PROSE("nothing wrong"))]),
@@ -87,7 +95,7 @@ def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
             "heads scanned": str(len(run.heads)),
             "best head": f"{best.head} ({best.score:.2f})",
             "prompts": str(run.settings.get("prompts", "")),
-            "strongest swap": f"{strongest.head} {strongest.name}, {percent(strongest.share_of_full)} of full",
+            "supported features": f"{supported} of {len(run.features)}",
         },
     )
 
@@ -95,14 +103,16 @@ def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
 def _note(run: FeaturesResult, head: str) -> str:
     """A head in a line: its features, strongest first."""
     found = sorted(where(run.features, head=head), key=lambda f: -f.share_of_full)
-    said = ", ".join(f"{literal(f.name)} {percent(f.share_of_full)}" for f in found[:4])
-    return f"share of a full swap: {said}{', …' if len(found) > 4 else ''}"
+    held = [f"{literal(f.name)} {percent(f.share_of_full)}" for f in found if f.supported]
+    if not held:
+        return f"none of its {len(found)} features is supported"
+    return f"share of a full swap: {', '.join(held[:4])}{', …' if len(held) > 4 else ''}"
 
 
 def _features(run: FeaturesResult) -> list[Block]:
     rows = [tuple(getattr(f, column) for column in FEATURES) for f in run.features]
     return [
-        Markdown(PROSE("features")),
+        Markdown(PROSE("features", against=AGAINST, group=GROUP)),
         Figure(figures.share_bars(run), PROSE("features figure")),
         Table(list(FEATURES.values()), rows),
     ]
@@ -114,6 +124,7 @@ def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
         Figure(figures.swap_bars(run, head), PROSE("swaps figure", number=7 if ratio else 9)),
         Figure(figures.controls(run, head), PROSE("controls figure")),
         Figure(figures.dose_response(run, head), PROSE("doses figure")),
+        Figure(ranks.rank_curves(run, head), PROSE("curves figure")),
         Figure(ranks.singular_values(run, head), PROSE("spectrum figure", floor=ranks.FLOOR)),
     ]
     drawn = run.chosen.index(head) < SPACES
@@ -133,8 +144,8 @@ def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
     if where(run.angles, head=head):
         blocks.append(Figure(ranks.angles(run, head), PROSE("angles figure")))
     if drawn and where(run.attribution, head=head):
-        explained = where(run.attribution, head=head)[0].explained
-        caption = PROSE("logits figure", explained=explained)
+        first = where(run.attribution, head=head)[0]
+        caption = PROSE("logits figure", explained=first.explained, null=first.explained_null or 0.0)
         blocks.append(Figure(figures.logit_bars(run.attribution, head), caption))
     return blocks
 

@@ -11,6 +11,8 @@ from rich.text import Text
 from headwise.contrast.heads import GROUP, MASS
 from headwise.contrast.roles import LEAST, ROLES, HeadRoles
 from headwise.contrast.rows import AttributionRow, HeadRow, where
+from headwise.contrast.tables import AGAINST
+from headwise.contrast.tables import GROUP as FEATURES
 from headwise.show.kit.terminal import quoted, table
 from headwise.strings import counted
 from headwise.why.vocabulary import HINT, HeadVocabulary, vocabulary_rows
@@ -111,6 +113,12 @@ def run_tables(run: FeaturesResult) -> RenderableType:
             header, rows, title="Features, and attention on original and target after a swap, on unseen words"
         ),
     ]
+    parts.append(
+        Text(
+            f"\nsupported: q ≤ 0.05, corrected over {FEATURES}\np: against {AGAINST}, "
+            f"{run.features[0].against_draws} of each; rank: chosen on held-out halves of the fitting prompts"
+        )
+    )
     if run.answers:
         shown = [
             (

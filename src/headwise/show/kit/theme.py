@@ -67,8 +67,9 @@ def between(values: Sequence[float], low: Sequence[float], high: Sequence[float]
     """Error bars from the ends of intervals."""
     return {
         "type": "data",
-        "array": [max(0.0, end - v) for v, end in zip(values, high, strict=True)],
-        "arrayminus": [max(0.0, v - end) for v, end in zip(values, low, strict=True)],
+        # as many digits as a picture can show
+        "array": [float(f"{max(0.0, end - v):.4g}") for v, end in zip(values, high, strict=True)],
+        "arrayminus": [float(f"{max(0.0, v - end):.4g}") for v, end in zip(values, low, strict=True)],
         "thickness": 1.2,
         "color": WHISKER,
     }
