@@ -1,7 +1,7 @@
 """Write web/src/app/wire.ts, the types of what page and server say to each other: ``python tools/make_wire.py``.
 
-They are made from the shapes in ``headwise/app/wire.py``, which the server holds every body to. A test compares the
-file with what this makes, so the page cannot fall behind.
+They are made from the shapes in ``headwise/app/wire.py`` and ``wire_runs.py``, which the server holds every body to. A
+test compares the file with what this makes, so the page cannot fall behind.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from headwise.app import wire
+from headwise.app import wire, wire_runs
 from headwise.validation import Shape
 
 FILE = Path(__file__).parent.parent / "web" / "src" / "app" / "wire.ts"
-HEADER = "// Made by tools/make_wire.py from headwise/app/wire.py: change that, and run it.\n"
+HEADER = (
+    "// Made by tools/make_wire.py from headwise/app/wire.py and wire_runs.py: change these, and run it.\n"
+)
 PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 
@@ -27,8 +29,9 @@ def shapes() -> list[type[Shape]]:
     """Every shape of the wire, in the order in which they are written."""
     return [
         one
-        for _, one in inspect.getmembers(wire, inspect.isclass)
-        if issubclass(one, Shape) and one.__module__ == wire.__name__
+        for module in (wire, wire_runs)
+        for _, one in inspect.getmembers(module, inspect.isclass)
+        if issubclass(one, Shape) and one.__module__ == module.__name__
     ]
 
 

@@ -25,12 +25,17 @@ READS = [
     f"/api/events?tab={TAB}",
     f"/api/export/{TAB}.json",
     "/api/runs/0/report.html",
+    "/api/runs",
+    "/api/runs/0/tables/edges",
+    "/api/runs/0/circuits/0",
 ]
 BODIES: dict[str, dict[str, Any]] = {
     "/api/tokens": {"text": "a"},
     "/api/prompts": {"tab": TAB, "text": "a b"},
     "/api/explain": {"tab": TAB, "job": TAB, "prompt": ID},
     "/api/walk": {"tab": TAB, "prompt": ID},
+    "/api/studies": {"study": {"kind": "families", "runs": ["nowhere"]}},
+    "/api/studies/none": {},
     "/api/edit": {
         "tab": TAB,
         "prompt": ID,
@@ -40,7 +45,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "edits": [{"kind": "cut"}],
     },
 }
-CHANGES = [*(("POST", path) for path in BODIES), ("DELETE", "/api/jobs/1")]
+CHANGES = [*(("POST", path) for path in BODIES), ("DELETE", "/api/jobs/1"), ("DELETE", "/api/studies/none")]
 API = [*(("GET", path) for path in READS), *CHANGES]
 SCREENS = [
     "/",

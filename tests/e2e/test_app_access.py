@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ from browsing import browsed
 from serving import Served, served
 from toy_answers import answer_lines, small_model
 
+from headwise.scale.manifest import Manifest
 from make_web import PACKAGES
 
 AXE = PACKAGES / "axe-core" / "axe.min.js"
@@ -27,13 +29,18 @@ SCREENS = {
         {"o": "L1H1@13<-4", "n": "L1H1@13<-4", "g": "mover=L1H1@13<-4"},
         ".node-panel .sentence",
     ),
+    "runs": ("/runs", {}, ".begin-study"),
+    "table": ("/runs", {"run": 0, "table": "heads"}, ".run-table tbody tr"),
     "wrong": ("/cell", {"h": "L99H9"}, "[role=alert]"),
 }
 
 
 @pytest.fixture(scope="module")
-def app() -> Iterator[Served]:
-    with served(small_model()) as opened:
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    run = tmp_path_factory.mktemp("run")
+    (run / "manifest.json").write_text(json.dumps(Manifest.of("sinks", {}, {}, {}).to_json()))
+    (run / "sinks.json").write_text(json.dumps({"heads": [{"head": "L1H2", "attention": 0.5}]}))
+    with served(small_model(), (run,), studies=run / "none") as opened:
         opened.enter()
         yield opened
 

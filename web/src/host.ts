@@ -34,6 +34,7 @@ export interface Server {
   readonly tab: string;
   get<T>(path: string): Promise<T>;
   post<T>(path: string, body: unknown): Promise<T>;
+  remove<T>(path: string): Promise<T>;
   cancel(job: string): void;
   /** Bytes, with the shape that they have. */
   bytes(path: string): Promise<{ shape: readonly number[]; data: Uint8Array }>;

@@ -61,6 +61,7 @@ const server: Server = {
   tab,
   get: async (path) => (await asked('GET', path)).json(),
   post: async (path, body) => (await asked('POST', path, body)).json(),
+  remove: async (path) => (await asked('DELETE', path)).json(),
   cancel: (job) => void asked('DELETE', `/api/jobs/${job}`).catch(() => undefined),
   bytes: async (path) => {
     const got = await asked('GET', path);

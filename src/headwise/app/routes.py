@@ -6,6 +6,7 @@ import re
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -16,9 +17,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from headwise import jsons
-from headwise.app import patterns, wire
+from headwise.app import patterns, wire, wire_runs
 from headwise.app.guard import refusal
 from headwise.app.session import Gone, Session
+from headwise.app.tables import table_page
 from headwise.errors import HeadwiseError
 from headwise.model.forward import Stopped
 from headwise.show.kit.page import APP, BUNDLE, STYLE, part
@@ -46,6 +48,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def routes(session: Session) -> list[Route]:
     """Everything that the server answers."""
+    shelf = session.shelf
 
     async def state(_: Request) -> Response:
         return said(await run_in_threadpool(session.state))
@@ -102,18 +105,52 @@ def routes(session: Session) -> list[Route]:
         return Response(status_code=204) if stopped else refusal(404, "there is no such job: it is over")
 
     async def saved(request: Request) -> Response:
-        found = session.run(request.path_params["run"]).page(request.path_params["name"])
+        found = shelf.run(request.path_params["run"]).page(request.path_params["name"])
         if found is None:
             return refusal(404, "there is no such page in this run folder")
         content = await run_in_threadpool(found.read_bytes)
         return Response(content, media_type="text/html", headers={"content-security-policy": CONFINED})
+
+    async def runs(_: Request) -> Response:
+        return said(await run_in_threadpool(shelf.seen))
+
+    async def table(request: Request) -> Response:
+        given, run = request.query_params, shelf.run(request.path_params["run"])
+        start = given.get("start", "0")
+        if not re.fullmatch("[0-9]{1,12}", start):
+            return refusal(422, "start is a whole number", where="start")
+        page = partial(
+            table_page,
+            run,
+            request.path_params["table"],
+            start=int(start),
+            sort=given.get("sort", ""),
+            down=given.get("down") == "1",
+            words=given.get("words", ""),
+        )
+        return said(await run_in_threadpool(page))
+
+    async def circuit(request: Request) -> Response:
+        where = request.path_params["run"], request.path_params["number"]
+        return in_json(await run_in_threadpool(shelf.circuit, *where))
+
+    async def begin(request: Request) -> Response:
+        asked = await body(request, wire_runs.AnyStudy)
+        return said(await run_in_threadpool(shelf.begin, asked.study), 202)
+
+    async def go_on(request: Request) -> Response:
+        await body(request, wire_runs.StudyToContinue)
+        return said(await run_in_threadpool(shelf.go_on, request.path_params["study"]), 202)
+
+    async def stop(request: Request) -> Response:
+        return said(await run_in_threadpool(shelf.stop, request.path_params["study"]))
 
     async def export(request: Request) -> Response:
         return await exported(session, request.path_params["job"], request.path_params["kind"])
 
     job, at = "{job:str}", "{at:int}"
     prompt = "/api/prompts/{prompt}"
-    table: list[tuple[str, str, Handler]] = [
+    answers: list[tuple[str, str, Handler]] = [
         *(("GET", path, shell) for path in SCREENS),
         ("GET", "/assets/{name}", asset),
         ("GET", "/api/state", state),
@@ -129,10 +166,16 @@ def routes(session: Session) -> list[Route]:
         ("POST", "/api/walk", walk),
         ("GET", "/api/events", events),
         ("DELETE", f"/api/jobs/{job}", cancel),
+        ("GET", "/api/runs", runs),
+        ("GET", "/api/runs/{run:int}/tables/{table}", table),
+        ("GET", "/api/runs/{run:int}/circuits/{number:int}", circuit),
         ("GET", "/api/runs/{run:int}/{name}", saved),
+        ("POST", "/api/studies", begin),
+        ("POST", "/api/studies/{study}", go_on),
+        ("DELETE", "/api/studies/{study}", stop),
         ("GET", f"/api/export/{job}.{{kind}}", export),
     ]
-    return [Route(path, handler, methods=[method]) for method, path, handler in table]
+    return [Route(path, handler, methods=[method]) for method, path, handler in answers]
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------

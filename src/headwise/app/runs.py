@@ -38,6 +38,23 @@ class Run:
             return None
 
     @property
+    def finished(self) -> bool:
+        """Whether it says that all of its files are there."""
+        try:
+            return read_manifest(self.path).files is not None
+        except HeadwiseError:
+            return False
+
+    @property
+    def model(self) -> str | None:
+        """The model that it is of, by name."""
+        try:
+            named = read_manifest(self.path).config.get("model")
+        except HeadwiseError:
+            return None
+        return named if isinstance(named, str) else None
+
+    @property
     def pages(self) -> tuple[str, ...]:
         """Its saved pages, by name."""
         return tuple(
@@ -45,11 +62,15 @@ class Run:
         )
 
     def page(self, name: str) -> Path | None:
-        """A saved page of this folder: a plain file that is really in it."""
-        if Path(name).name != name or not name.endswith(".html"):
+        """A saved page of this folder."""
+        return self.file(name) if name.endswith(".html") else None
+
+    def file(self, name: str) -> Path | None:
+        """A plain file that is really in this folder."""
+        if Path(name).name != name:
             return None
         try:
             found = (self.path / name).resolve(strict=True)
         except (OSError, RuntimeError, ValueError):
             return None
-        return found if found.parent == self.path and found.is_file() else None
+        return found if found.parent == self.path.resolve() and found.is_file() else None

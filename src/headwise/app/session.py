@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
 from headwise.app.memory import ROOM, KeptPrompt, Memory
 from headwise.app.patterns import Glance, glance
 from headwise.app.runs import Run
+from headwise.app.shelf import Shelf
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.walk import Steps, walk
 from headwise.contrast.roles import ROLES, HeadRoles, head_roles
@@ -45,8 +47,17 @@ class Gone(HeadwiseError):
 class Session:
     """What the routes work with."""
 
-    def __init__(self, model: Model, runs: Sequence[Run] = (), *, room: int = ROOM) -> None:
-        self.model, self.runs = model, tuple(runs)
+    def __init__(
+        self,
+        model: Model,
+        runs: Sequence[Run] = (),
+        *,
+        room: int = ROOM,
+        studies: Path | None = None,
+        source: str | None = None,
+    ) -> None:
+        """``studies`` is the folder of the studies that are begun here, with the model that ``source`` names."""
+        self.model, self.shelf = model, Shelf(runs, studies, source)
         self.lane, self.memory, self.events = Lane(), Memory(room), Events()
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
         self._jobs: dict[str, Turn] = {}
@@ -62,6 +73,7 @@ class Session:
 
     def close(self) -> None:
         self.lane.close()
+        self.shelf.studies.close()
 
     def _know_roles(self, roles: HeadRoles | None, trouble: BaseException | None) -> None:
         if roles is not None:
@@ -114,10 +126,7 @@ class Session:
             self_check=tuple(
                 wire.SelfCheck(name=one.name, error=one.error, allowed=one.tolerance) for one in self._checks
             ),
-            runs=tuple(
-                wire.RunFolderEntry(index=i, name=run.path.name, kind=run.kind, pages=run.pages)
-                for i, run in enumerate(self.runs)
-            ),
+            runs=self.shelf.entries(),
         )
 
     # --- prompts -------------------------------------------------------------------------------------------------
@@ -233,7 +242,7 @@ class Session:
         kept, job = self.kept(asked.prompt), asked.job
         if job in self._jobs or job in self.explanations:
             raise HeadwiseError(f"there is a job {job!r} already: give another name")
-        banks = [self.run(index).path for index in asked.features]
+        banks = [self.shelf.run(index).path for index in asked.features]
 
         def work(turn: Turn) -> Explanation:
             steps = explain_steps(
@@ -308,14 +317,6 @@ class Session:
         if job not in self.explanations:
             raise Gone("this explanation is no longer in memory: ask again")
         return self.explanations[job]
-
-    def run(self, index: int) -> Run:
-        """A run folder by its place in the list."""
-        if not 0 <= index < len(self.runs):
-            raise HeadwiseError(
-                f"there is no run folder {index}: {len(self.runs)} were named on the command line"
-            )
-        return self.runs[index]
 
 
 def ended(job: str, trouble: BaseException | None) -> tuple[str, dict[str, Any]]:

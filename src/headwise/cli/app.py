@@ -22,6 +22,14 @@ def _folders(values: list[Path] | None) -> list[Path]:
     return values or []
 
 
+def _no_file(value: Path | None) -> Path | None:
+    if value is not None and value.exists() and not value.is_dir():
+        raise HeadwiseError(
+            f"--studies {str(value)!r} is not a folder: name a folder, or one that is to be made"
+        )
+    return value
+
+
 @app.command("app")
 def open_app(
     prompt: Annotated[str | None, typer.Argument(help="The text to begin with.")] = None,
@@ -29,6 +37,14 @@ def open_app(
     runs: Annotated[
         list[Path] | None,
         typer.Option(help="A run folder to browse; may be repeated.", metavar="DIR", callback=_folders),
+    ] = None,
+    studies: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where studies begun in the app are kept, and found again; default: headwise-studies.",
+            metavar="DIR",
+            callback=_no_file,
+        ),
     ] = None,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes any that is free.")
@@ -61,7 +77,7 @@ def open_app(
         progress.stage("loading the model")
         loaded = load(model)
         progress.stage("checking it")
-        session = Session(loaded, folders)
+        session = Session(loaded, folders, studies=studies, source=model)
 
     def ready(link: str) -> None:
         print(f"headwise app: {link}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,13 @@ from typing import Any
 
 from headwise.progress import Show, is_quiet
 from headwise.strings import counted, printable
+
+WATCHED = 0.5
+"""Seconds between two lines for a program that follows the log (``HEADWISE_PROGRESS`` is set), as the app does."""
+
+
+def _watched() -> bool:
+    return bool(os.environ.get("HEADWISE_PROGRESS"))
 
 
 def live_bar(title: str) -> Context[Show] | None:
@@ -60,16 +68,16 @@ def stage_bars(
 ) -> Iterator[Callable[[str, int, int], None]]:
     """A function of (stage, done, total) that draws one bar per stage; ``counts`` says what a stage goes over."""
     if is_quiet() or not sys.stderr.isatty():
-        told: set[str] = set()
+        told: dict[str, float] = {}
 
         def tell(stage: str, done: int, total: int) -> None:
-            if stage not in told and not is_quiet():
-                told.add(stage)
-                print(
-                    printable(f"headwise: {stage}: {counted(total, counts(stage))}"),
-                    file=sys.stderr,
-                    flush=True,
-                )
+            now = time.monotonic()
+            watched = _watched() and (done == total or now - told.get(stage, 0.0) >= WATCHED)
+            if (stage in told and not watched) or is_quiet():
+                return
+            told[stage] = now
+            parts = f"{done} of {total} {counts(stage)}s" if _watched() else counted(total, counts(stage))
+            print(printable(f"headwise: {stage}: {parts}"), file=sys.stderr, flush=True)
 
         yield tell
         return
@@ -133,6 +141,7 @@ def time_text(seconds: float | None) -> str:
 def timed_bar(every: float = 30.0) -> Iterator[Callable[[str, int, int], None]]:
     """A function of (stage, done, total) for one long stage, with the time left; in a log, a line now and then."""
     pace, told = Pace(), 0.0
+    every = WATCHED if _watched() else every
     if is_quiet() or not sys.stderr.isatty():
 
         def tell(stage: str, done: int, total: int) -> None:

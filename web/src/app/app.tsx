@@ -99,7 +99,7 @@ export const AppPage = ({ server }: { server: Server }) => {
         {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} onState={setThere} /> : null}
         {place.screen === 'circuit' ? <CircuitScreen {...shared} place={place} prompt={prompt} /> : null}
-        {place.screen === 'runs' && state ? <RunsScreen state={state} place={place} go={go} /> : null}
+        {place.screen === 'runs' ? <RunsScreen {...shared} place={place} /> : null}
       </main>
       {listed ? <KeyList onClose={() => setListed(false)} /> : null}
     </Page>

@@ -40,7 +40,7 @@ export const Bar = ({ place, state, go }: { place: Place; state: AppState | null
     <strong class="brand">headwise</strong>
     <nav aria-label="Screens">
       {(Object.keys(TITLES) as Screen[]).map((screen) => (
-        <button type="button" aria-current={place.screen === screen ? 'page' : undefined} disabled={!FREE.includes(screen) && !place.text.trim()} onClick={() => go({ screen })}>
+        <button type="button" aria-current={place.screen === screen ? 'page' : undefined} disabled={!FREE.includes(screen) && !place.text.trim()} onClick={() => go({ screen, run: null, page: '', table: '' })}>
           {TITLES[screen]}
         </button>
       ))}

@@ -4,10 +4,12 @@ import type { CircuitDocument } from '../circuit/document';
 import { Edges } from '../circuit/edges';
 import type { GraphNode, Line } from '../circuit/graph';
 import { graphOf } from '../circuit/graph';
+import { CircuitView } from '../circuit/page';
 import { LineKey, Picture, useName } from '../circuit/picture';
 import type { ExplanationDocument } from '../explanation/document';
 import { words } from '../explanation/proof';
 import { Prose } from '../explanation/sentence';
+import type { Host } from '../host';
 import { Tokens } from '../kit/tokens';
 import { share } from '../numbers';
 import { isolated, plural, readable } from '../text';
@@ -17,6 +19,7 @@ import { troubleOf } from './app';
 import { CopyLink } from './bar';
 import { useExplained } from './explaining';
 import { formatNames, GROUP, namesOf, pathTo, rename, withNames } from './named';
+import { Progress, useRuns } from './studies';
 
 const FIRING = /^(L(\d{1,4})H\d{1,4})@(\d{1,6})<-(\d{1,6})$/;
 const cellOf = (id: string) => {
@@ -37,7 +40,7 @@ export const CircuitScreen = (props: Shared) => {
       {prompt ? (
         <Tokens.Provider value={prompt.tokens}>
           <Answers prompt={prompt} place={place} go={props.go} />
-          <Walk {...props} />
+          {place.run === null ? <Walk {...props} /> : <Whole {...props} run={place.run} />}
         </Tokens.Provider>
       ) : (
         <p class="soft" role="status">
@@ -96,6 +99,7 @@ const Walk = ({ server, place, prompt, go, read }: Shared) => {
         <button type="button" class="small" disabled={!opened.length} onClick={() => go({ opened: '', node: '' })}>
           close all
         </button>
+        <TraceAll server={server} place={place} go={go} />
         {names.size ? (
           <label>
             <input type="checkbox" checked={together} onChange={(event) => setTogether(event.currentTarget.checked)} /> one box for each name
@@ -151,6 +155,56 @@ const Walk = ({ server, place, prompt, go, read }: Shared) => {
         </aside>
       ) : null}
       {graph.edges.length ? <Edges graph={graph} pinned={node?.id ?? null} matches={null} onPick={(id) => choose(id)} /> : null}
+    </>
+  );
+};
+
+/** All of it at once: a study of its own, which can be stopped, and looked at again later. */
+const TraceAll = ({ server, place, go }: Pick<Shared, 'server' | 'place' | 'go'>) => {
+  const [id, setId] = useState<string | null>(null);
+  const runs = useRuns(server, id !== null);
+  const run = runs.list?.runs.find((one) => one.study?.id === id);
+  useEffect(() => {
+    if (run?.study?.state === 'finished') go({ run: run.entry.index });
+  }, [run?.study?.state]);
+  const { text, chat, answer, wrong } = place;
+  return (
+    <>
+      <button type="button" class="small trace-all" disabled={id !== null && run?.study?.state === 'running'} onClick={() => runs.begin({ kind: 'trace', text, chat, answer, wrong }).then((begun) => begun && setId(begun.id))}>
+        trace all
+      </button>
+      {run?.study ? <Progress study={run.study} runs={runs} /> : null}
+      {runs.trouble ? <span role="alert">{runs.trouble.error}</span> : null}
+    </>
+  );
+};
+
+/** A circuit that was traced whole. */
+const Whole = ({ server, place, go, run }: Shared & { run: number }) => {
+  const [data, setData] = useState<CircuitDocument | null>(null);
+  const [trouble, setTrouble] = useState<Trouble | null>(null);
+  useEffect(() => {
+    server.get<CircuitDocument>(`/api/runs/${run}/circuits/0`).then(setData, (error) => setTrouble(troubleOf(error)));
+  }, [server, run]);
+  const host = useMemo<Host>(() => ({ explain: (cell) => go({ screen: 'cell', ...cell, run: null, edits: '' }) }), [go]);
+  return (
+    <>
+      <div class="row-of-controls">
+        <button type="button" class="small" onClick={() => go({ run: null })}>
+          back to the walk
+        </button>
+        <CopyLink server={server} place={place} />
+      </div>
+      {trouble ? (
+        <p class="note" role="alert">
+          {trouble.error}
+        </p>
+      ) : null}
+      {data ? (
+        <Tokens.Provider value={data.tokens}>
+          <CircuitView data={data} host={host} />
+        </Tokens.Provider>
+      ) : null}
     </>
   );
 };

@@ -28,12 +28,17 @@ export interface Place {
   /** A saved page: the number of its run folder, and its name. */
   run: number | null;
   page: string;
+  /** A table of it, the rows that are shown, and their order: a column, with − the largest first. */
+  table: string;
+  words: string;
+  order: string;
+  start: number;
 }
 
 export const DRAWS = 999;
 const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', runs: '/runs' };
 
-export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', root: '', opened: '', node: '', names: '', run: null, page: '' };
+export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
 
 const whole = (text: string | null): number | null => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
@@ -62,7 +67,18 @@ export const placeOf = (url: string): Place => {
     names: given.get('g') ?? '',
     run: whole(given.get('run')),
     page: given.get('page') ?? '',
+    table: given.get('table') ?? '',
+    words: given.get('rows') ?? '',
+    order: given.get('by') ?? '',
+    start: whole(given.get('from')) ?? 0,
   };
+};
+
+/** Where a row of a table leads: to its cell, or to all heads of its prompt. */
+export const placeFrom = (given: Readonly<Record<string, string>>): Partial<Place> => {
+  const { text, head, query, key, answer, wrong } = placeOf(`/?${new URLSearchParams(given)}`);
+  const prompt = text ? { text, chat: false, answer, wrong } : {};
+  return { screen: head === null ? 'heads' : 'cell', ...prompt, head, query, key, edits: '', row: null, root: '', opened: '', node: '', names: '' };
 };
 
 export const urlOf = (place: Place): string => {
@@ -89,6 +105,10 @@ export const urlOf = (place: Place): string => {
   put('g', place.names);
   put('run', place.run);
   put('page', place.page);
+  put('table', place.table);
+  put('rows', place.words);
+  put('by', place.order);
+  put('from', place.start, 0);
   const query = made.toString();
   return PATHS[place.screen] + (query ? `?${query}` : '');
 };

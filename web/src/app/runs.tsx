@@ -1,44 +1,170 @@
-// Run folders that were named on the command line, and their saved pages, which are shown without any rights.
-import { isolated, readable } from '../text';
-import type { Shared } from './app';
-import type { AppState } from './wire';
+// Run folders: those named on the command line and those of studies, their tables, and their pages in a frame that has
+// no rights.
+import { useEffect, useState } from 'preact/hooks';
+import { number } from '../numbers';
+import { isolated, readable, visible } from '../text';
+import type { Shared, Trouble } from './app';
+import { troubleOf } from './app';
+import { placeFrom } from './place';
+import { Begin, Progress, useRuns } from './studies';
+import type { RunSeen, TableSeen } from './wire';
 
-export const RunsScreen = ({ state, place, go }: Pick<Shared, 'place' | 'go'> & { state: AppState }) => {
-  const shown = state.runs.find((one) => one.index === place.run && one.pages.includes(place.page));
+export const RunsScreen = ({ server, place, go }: Pick<Shared, 'server' | 'place' | 'go'>) => {
+  const runs = useRuns(server);
+  const shown = runs.list?.runs.find((one) => one.entry.index === place.run);
   return (
     <section class="runs-screen">
       <h1>Runs</h1>
-      {state.runs.length ? (
-        <table class="run-list">
-          <thead>
-            <tr>
-              <th scope="col">folder</th>
-              <th scope="col">what was studied</th>
-              <th scope="col">saved pages</th>
-            </tr>
-          </thead>
-          <tbody>
-            {state.runs.map((one) => (
+      {runs.trouble ? (
+        <p class="note" role="alert">
+          {runs.trouble.error}
+        </p>
+      ) : null}
+      <Begin runs={runs} head={place.head} />
+      {runs.list?.runs.length ? (
+        <div class="scroll" tabIndex={0} role="group" aria-label="Run folders">
+          <table class="run-list">
+            <thead>
               <tr>
-                <th scope="row">{isolated(readable(one.name))}</th>
-                <td>{one.kind === null ? 'not a run folder, or one that is not finished' : isolated(readable(one.kind))}</td>
-                <td>
-                  {one.pages.length
-                    ? one.pages.map((page) => (
-                        <button type="button" class="small" aria-pressed={one.index === place.run && page === place.page} onClick={() => go({ run: one.index, page })}>
-                          {isolated(readable(page))}
-                        </button>
-                      ))
-                    : 'none'}
-                </td>
+                {['folder', 'what', 'state', 'tables', 'saved pages'].map((one) => (
+                  <th scope="col">{one}</th>
+                ))}
               </tr>
-            ))}
-          </tbody>
-        </table>
-      ) : (
-        <p>No run folder was named: start the app with --runs DIR.</p>
-      )}
-      {shown ? <iframe class="saved-page" sandbox="allow-scripts" src={`/api/runs/${shown.index}/${encodeURIComponent(place.page)}`} title={`Saved page ${readable(place.page)}`} /> : null}
+            </thead>
+            <tbody>
+              {runs.list.runs.map((one) => (
+                <Folder key={one.entry.index} run={one} runs={runs} place={place} go={go} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      ) : runs.list ? (
+        <p>There is no run folder yet: begin a study, or start the app with --runs DIR.</p>
+      ) : null}
+      {shown && place.table ? <Table key={`${place.run} ${place.table}`} server={server} run={shown} place={place} go={go} /> : null}
+      {shown?.entry.pages.includes(place.page) ? <iframe class="saved-page" sandbox="allow-scripts" src={`/api/runs/${shown.entry.index}/${encodeURIComponent(place.page)}`} title={`Saved page ${readable(place.page)}`} /> : null}
+    </section>
+  );
+};
+
+const Folder = ({ run, runs, place, go }: { run: RunSeen; runs: ReturnType<typeof useRuns> } & Pick<Shared, 'place' | 'go'>) => {
+  const { index, name, kind, pages } = run.entry;
+  return (
+    <tr>
+      <th scope="row">{isolated(readable(name))}</th>
+      <td>{isolated(readable(run.study?.about ?? kind ?? 'not a run folder'))}</td>
+      <td>{run.study ? <Progress study={run.study} runs={runs} /> : run.finished ? 'finished' : 'not finished'}</td>
+      <td>
+        {run.study?.kind === 'trace' && run.finished ? (
+          <button type="button" class="small" onClick={() => go({ screen: 'circuit', run: index })}>
+            circuit
+          </button>
+        ) : null}
+        {run.tables.map((one) => (
+          <button type="button" class="small" aria-pressed={index === place.run && one.name === place.table} onClick={() => go({ run: index, table: one.name, page: '', words: '', order: '', start: 0 })}>
+            {isolated(readable(one.name))} <span class="n">{one.rows}</span>
+          </button>
+        ))}
+      </td>
+      <td>
+        {pages.map((page) => (
+          <button type="button" class="small" aria-pressed={index === place.run && page === place.page} onClick={() => go({ run: index, page, table: '' })}>
+            {isolated(readable(page))}
+          </button>
+        ))}
+      </td>
+    </tr>
+  );
+};
+
+const STEP = 50;
+
+const Table = ({ server, run, place, go }: { run: RunSeen } & Pick<Shared, 'server' | 'place' | 'go'>) => {
+  const [seen, setSeen] = useState<TableSeen | null>(null);
+  const [trouble, setTrouble] = useState<Trouble | null>(null);
+  const { table, words, order, start } = place;
+  const [column, down] = [order.replace(/^-/, ''), order.startsWith('-')];
+  useEffect(() => {
+    let wanted = true;
+    const asked = new URLSearchParams({ start: String(start), sort: column, down: down ? '1' : '', words });
+    // Words are typed letter by letter.
+    const wait = setTimeout(() => {
+      server.get<TableSeen>(`/api/runs/${run.entry.index}/tables/${encodeURIComponent(table)}?${asked}`).then(
+        (got) => {
+          if (!wanted) return;
+          setSeen(got);
+          setTrouble(null);
+        },
+        (error) => wanted && setTrouble(troubleOf(error)),
+      );
+    }, 150);
+    return () => {
+      wanted = false;
+      clearTimeout(wait);
+    };
+  }, [server, run.entry.index, table, words, order, start]);
+  const turn = (name: string) => go({ order: column !== name ? `-${name}` : down ? name : '', start: 0 }, 'replace');
+  return (
+    <section class="run-table">
+      <h2>{isolated(readable(table))}</h2>
+      <div class="row-of-controls">
+        <label>
+          only rows with <input type="search" value={words} placeholder="words, side=query, weight>0.2" onInput={(event) => go({ words: event.currentTarget.value, start: 0 }, 'replace')} />
+        </label>
+        {seen ? (
+          <span class="soft" role="status">
+            {seen.matching} of {seen.total} rows{seen.matching > STEP ? `, from ${seen.start + 1}` : ''}
+          </span>
+        ) : null}
+        <button type="button" class="small" disabled={start <= 0} onClick={() => go({ start: Math.max(0, start - STEP) }, 'replace')}>
+          before
+        </button>
+        <button type="button" class="small" disabled={!seen || start + STEP >= seen.matching} onClick={() => go({ start: start + STEP }, 'replace')}>
+          next
+        </button>
+      </div>
+      {trouble ? (
+        <p class="note" role="alert">
+          {trouble.error}
+        </p>
+      ) : null}
+      {seen ? (
+        <div class="scroll" tabIndex={0} role="group" aria-label={`Table ${readable(table)}`}>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">
+                  <span class="unseen-live">open</span>
+                </th>
+                {seen.columns.map((one) => (
+                  <th scope="col" class={one.number ? 'n' : ''} title={one.meaning} aria-sort={one.name === column ? (down ? 'descending' : 'ascending') : undefined}>
+                    <button type="button" onClick={() => turn(one.name)}>
+                      {isolated(readable(one.name))}
+                      {one.name === column ? (down ? ' ↓' : ' ↑') : ''}
+                    </button>
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {seen.rows.map((row) => (
+                <tr>
+                  <td>
+                    {row.place['p'] || (row.place['h'] && place.text) ? (
+                      <button type="button" class="small explain" onClick={() => go(placeFrom(row.place))}>
+                        {row.place['h'] ? 'why?' : 'read'}
+                      </button>
+                    ) : null}
+                  </td>
+                  {row.cells.map((value, i) => (
+                    <td class={seen.columns[i]?.number ? 'n' : ''}>{typeof value === 'number' ? (Number.isInteger(value) ? String(value) : number(value)) : value === null ? '–' : typeof value === 'string' ? isolated(visible(value)) : String(value)}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      ) : null}
     </section>
   );
 };

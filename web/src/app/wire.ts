@@ -1,4 +1,4 @@
-// Made by tools/make_wire.py from headwise/app/wire.py: change that, and run it.
+// Made by tools/make_wire.py from headwise/app/wire.py and wire_runs.py: change these, and run it.
 
 /** What the app is working with. */
 export interface AppState {
@@ -223,4 +223,119 @@ export interface WalkRequest {
   wrong?: string | null;
   root?: string | null;
   opened?: readonly string[];
+}
+
+/** A study to begin. */
+export interface AnyStudy {
+  study: TraceStudy | CircuitsStudy | FeaturesStudy | SinksStudy | FamiliesStudy | NamesStudy;
+}
+
+/** The circuits of many prompts of a task. */
+export interface CircuitsStudy {
+  kind: 'circuits';
+  task: string;
+  prompts?: number | null;
+  seed?: number;
+}
+
+/** A column of a table. */
+export interface ColumnSeen {
+  name: string;
+  number: boolean;
+  meaning: string;
+}
+
+/** What the circuits of runs share; the folders are those that the app was given or has made. */
+export interface FamiliesStudy {
+  kind: 'families';
+  runs: readonly string[];
+  seed?: number;
+}
+
+/** The heads and features of a task. */
+export interface FeaturesStudy {
+  kind: 'features';
+  task: string;
+  prompts?: number | null;
+  seed?: number;
+}
+
+/** What heads respond to, in words. */
+export interface NamesStudy {
+  kind: 'name';
+  source: string;
+  texts?: number;
+}
+
+/** A row, and the place in the app that it speaks of. */
+export interface RowSeen {
+  cells: readonly (string | number | number | boolean | null)[];
+  place: Record<string, string>;
+}
+
+/** All run folders: those of the command line first, then those of studies. */
+export interface RunList {
+  runs: readonly RunSeen[];
+  answer_tasks: readonly string[];
+  labelled_tasks: readonly string[];
+  folder: string;
+}
+
+/** A run folder with its tables, and the study that makes it, if it was begun here. */
+export interface RunSeen {
+  entry: RunFolderEntry;
+  path: string;
+  finished: boolean;
+  model: string | null;
+  tables: readonly TableEntry[];
+  study: StudyEntry | null;
+}
+
+/** Where heads rest, and what makes them. */
+export interface SinksStudy {
+  kind: 'sinks';
+  prompts?: number | null;
+  seed?: number;
+}
+
+/** What becomes of a study. */
+export interface StudyEntry {
+  id: string;
+  kind: string;
+  about: string;
+  state: 'running' | 'finished' | 'stopped' | 'failed';
+  stage: string | null;
+  done: number | null;
+  total: number | null;
+  left: string | null;
+  said: string | null;
+}
+
+/** A study that was left is to go on; the address names it. */
+export interface StudyToContinue {
+
+}
+
+/** A table of a run folder. */
+export interface TableEntry {
+  name: string;
+  rows: number;
+}
+
+/** A piece of a table. */
+export interface TableSeen {
+  columns: readonly ColumnSeen[];
+  rows: readonly RowSeen[];
+  total: number;
+  matching: number;
+  start: number;
+}
+
+/** The whole circuit of one prompt. */
+export interface TraceStudy {
+  kind: 'trace';
+  text: string;
+  chat?: boolean;
+  answer?: string | null;
+  wrong?: string | null;
 }

@@ -1,0 +1,105 @@
+"""All run folders of an app: those that were named on the command line, then those of the studies begun in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headwise.app import wire_runs as wire
+from headwise.app.runs import Run
+from headwise.app.studies import BegunStudy, Studies
+from headwise.app.tables import tables_of
+from headwise.app.wire import RunFolderEntry
+from headwise.circuits.circuit import Circuit
+from headwise.errors import HeadwiseError
+from headwise.survey.records import CircuitRun
+from headwise.tasks.names import ANSWERS, LABELLED
+
+FOLDER = "headwise-studies"
+"""Where studies are kept unless another folder is named; it is made with the first of them."""
+
+
+class Shelf:
+    """What the routes about runs work with. A folder keeps its number as long as the app runs."""
+
+    def __init__(self, named: Sequence[Run], studies: Path | None, model: str | None) -> None:
+        self.named = tuple(named)
+        self.studies = Studies(Path(FOLDER) if studies is None else studies, model)
+
+    @property
+    def runs(self) -> list[Run]:
+        return [*self.named, *(study.run for study in self.studies)]
+
+    def run(self, index: int) -> Run:
+        """A run folder by its place in the list."""
+        runs = self.runs
+        if not 0 <= index < len(runs):
+            raise HeadwiseError(f"there is no run folder {index}: there are {len(runs)}")
+        return runs[index]
+
+    def entries(self) -> tuple[RunFolderEntry, ...]:
+        return tuple(_entry(i, run, run.path.name) for i, run in enumerate(self.named))
+
+    def seen(self) -> wire.RunList:
+        """Every folder, and what becomes of every study."""
+        begun: list[BegunStudy | None] = [*(None for _ in self.named), *self.studies]
+        return wire.RunList(
+            runs=tuple(
+                self._seen(i, run, study) for i, (run, study) in enumerate(zip(self.runs, begun, strict=True))
+            ),
+            answer_tasks=ANSWERS,
+            labelled_tasks=LABELLED,
+            folder=str(self.studies.folder),
+        )
+
+    def _seen(self, index: int, run: Run, study: BegunStudy | None) -> wire.RunSeen:
+        return wire.RunSeen(
+            entry=_entry(index, run, run.path.name if study is None else study.id),
+            path=str(run.path),
+            finished=run.finished if study is None else study.finished,
+            model=run.model,
+            tables=tuple(tables_of(run)),
+            study=None if study is None else study.entry(),
+        )
+
+    def begin(self, asked: wire.StudyAsked) -> wire.StudyEntry:
+        self._require_known(asked)
+        return self.studies.begin(asked).entry()
+
+    def go_on(self, name: str) -> wire.StudyEntry:
+        study = self.studies.get(name)
+        self._require_known(study.asked)
+        self.studies.go_on(study)
+        return study.entry()
+
+    def stop(self, name: str) -> wire.StudyEntry:
+        study = self.studies.get(name)
+        self.studies.stop(study)
+        return study.entry()
+
+    def _require_known(self, asked: wire.StudyAsked) -> None:
+        """A study reads no folder but those of this list, whatever its file says."""
+        if not isinstance(asked, wire.FamiliesStudy):
+            return
+        known = {str(run.path) for run in self.runs}
+        strange = [one for one in asked.runs if one not in known]
+        if strange:
+            raise HeadwiseError(
+                f"{strange[0]!r} is not among the run folders of this app: name it when the app is started"
+            )
+
+    def circuit(self, index: int, number: int) -> dict[str, Any]:
+        """A circuit of a run: of one prompt of many, or the one that was traced whole."""
+        run = self.run(index)
+        file = run.file("circuit.json")
+        if file is not None:
+            return Circuit.load(file).to_json()
+        found = CircuitRun.load(run.path)
+        if not 0 <= number < found.prompts.num_rows:
+            raise HeadwiseError(f"the run has no prompt {number}: it has {found.prompts.num_rows}")
+        return found.circuit(number).to_json()
+
+
+def _entry(index: int, run: Run, name: str) -> RunFolderEntry:
+    return RunFolderEntry(index=index, name=name, kind=run.kind, pages=run.pages)
