@@ -1,9 +1,9 @@
 """Activations and sampling of 500 signals over texts of 64 tokens, against the bare forward passes over the same texts.
 
-    .venv/bin/python benchmarks/naming.py [ROUNDS]
+    .venv/bin/python benchmarks/naming.py [ROUNDS [TEXTS]]
 
 Batches of both are the same; rounds take turns. The search for rules is told apart, and so is the memory that the
-process has needed after half of the texts and after all of them.
+process has needed after the first half of the texts and after all of them, which are twice as many.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def signals(model: headwise.Model) -> tuple[Subject, ...]:
     return tuple(found[:: max(1, len(found) // SIGNALS)][:SIGNALS])
 
 
-def main(rounds: int = 2) -> None:
+def main(rounds: int = 2, number_of_texts: int = TEXTS) -> None:
     model = headwise.load()
-    texts = Texts.of(model, headwise.corpus.documentation().first(TEXTS), tokens=TOKENS)
+    texts = Texts.of(model, headwise.corpus.documentation().first(number_of_texts), tokens=TOKENS)
     halves = halves_of(texts)
     order = np.concatenate([halves.explore, halves.test])
     chunks = cut([(int(i), tuple(texts.ids_of(int(i)))) for i in order], BATCH)
@@ -64,7 +64,7 @@ def main(rounds: int = 2) -> None:
     def sampled() -> None:
         for number, chunk in enumerate(chunks):
             kept["explore" if number % 2 else "test"].add(job.make(model, chunk, lambda _: None))
-            if number == len(chunks) // 2:
+            if number + 1 == len(chunks) // 2:
                 peaks.append(_peak())
         peaks.append(_peak())
 
@@ -73,9 +73,13 @@ def main(rounds: int = 2) -> None:
             for ids in padded:
                 model.hf(ids, use_cache=False)
 
-    print(f"{len(order)} texts, {len(subjects)} signals: {in_turns(bare, sampled, rounds)} (bound 2)")
+    pace = in_turns(bare, sampled, rounds)
+    print(f"{len(order)} texts, {len(subjects)} signals: {pace} (bound 2)", flush=True)
+    half, whole = peaks[:2]
     print(
-        f"peak memory after half of the first round {peaks[0]:.2f} GB, after all {peaks[1]:.2f} GB (bound 1.1 ×)"
+        f"peak memory {half:.2f} GB with {len(order) // 2} texts, {whole:.2f} GB with {len(order)}: "
+        f"{whole / half:.3f} × (bound 1.1)",
+        flush=True,
     )
     began = time.process_time()
     tried = list(Cases(texts, kept["explore"], kept["test"]).tried(range(len(subjects))))
