@@ -14,6 +14,7 @@ import re
 import statistics
 import sys
 import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,19 @@ def count_fitting(heads: list[dict[str, Any]]) -> str:
     )
 
 
+def mentioned(heads: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The heads that most of the explanations of the results page mention, whether as the head or as a writer."""
+    explanations = json.loads((DATA.parent / "explanations.json").read_text(encoding="utf-8")).values()
+    counts = Counter(
+        head
+        for one in explanations
+        if one["model"] == "smollm2"
+        for head in set(re.findall(r"L\d+H\d+", json.dumps(one, ensure_ascii=False)))
+    )
+    most = sorted(counts, key=lambda head: (-counts[head], head))[:12]
+    return [row for head in most for row in heads if row["signal"] == head]
+
+
 def blocks(data: dict[str, Any]) -> dict[str, list[str]]:
     """The generated parts of the page."""
     heads = data["heads"]["rows"]
@@ -177,6 +191,7 @@ def blocks(data: dict[str, Any]) -> dict[str, list[str]]:
         "fits": [*wrapped(count_fitting(heads)), "", *table(fits, reasons=True)],
         "fails": table(fails, reasons=True),
         "signals": [line for kind, one in data.items() if kind != "heads" for line in strongest(kind, one)],
+        "mentioned": table(mentioned(heads)),
         "heads": table(heads),
     }
 
