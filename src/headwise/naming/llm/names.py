@@ -136,8 +136,9 @@ def asking(
     with ExitStack() as stack:
         chat, judge, where = _opened(choice, folder, stack)
         planned = _planned(judge, texts, cells, subjects, families)
+        at = "on" if choice.base_url is None else "at"
         notice(
-            f"{chat.name!r} at {where} is asked up to {counted(planned.questions, 'question')} "
+            f"{chat.name!r} {at} {where} is asked up to {counted(planned.questions, 'question')} "
             f"(about {planned.sent:,} tokens); {_leaves(choice, where)}"
         )
         planned.require(choice.cap, where)
