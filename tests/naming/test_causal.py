@@ -148,6 +148,17 @@ def test_a_sham_that_hits_the_place_of_the_cause_is_no_evidence() -> None:
     assert found.sham.mean > 0.5 * found.effect.mean
 
 
+def test_cells_that_positions_decide_are_not_tried() -> None:
+    """Half of these cells are a token itself, where nothing can make the name false: the others are changed."""
+    texts, tokenizer = ordinary_texts(), piece_tokenizer()
+    rule = Rule.parse([["relation.distance=0"], ["source.comma"]])
+    commas = where(Rule.parse([["source.comma", "not relation.distance=0"]]))
+    itself = Cells(commas.text, commas.destination, commas.destination)
+    found = broken(rule, texts, Cells.joined([itself, itself, commas]), tokenizer, planted(rule))
+    assert found.n >= FEWEST and found.p < 1e-4
+    assert rewritten(rule, texts, itself, tokenizer, become=False) == []
+
+
 def test_too_few_texts_are_no_evidence() -> None:
     rule = Rule.parse([["source.comma"]])
     found = broken(rule, ordinary_texts(), where(rule, 5), piece_tokenizer(), planted(rule))

@@ -127,3 +127,18 @@ def test_a_rule_holds_where_one_of_its_conjunctions_does() -> None:
     assert 0 < other.holds(texts, cells).sum() == 1
     assert both.is_positional and not one.is_positional
     assert Rule.parse([["source.word=the"]]).is_identity and not both.is_identity
+
+
+def test_what_positions_decide_no_word_can_turn() -> None:
+    texts = ordinary_texts()
+    cells = drawn_cells(texts, 4000, 2)
+    itself, near = cells.source == cells.destination, cells.destination - cells.source == 1
+    comma = Rule.parse([["source.comma"]])
+    assert comma.can_turn(texts, cells).all()
+    assert not Rule.parse([["relation.distance=1"]]).can_turn(texts, cells).any()
+    # true of every token itself, whatever it is; elsewhere a comma decides
+    either = Rule.parse([["relation.distance=0"], ["source.comma"]])
+    assert (either.can_turn(texts, cells) == ~itself).all()
+    # false wherever the source is not the previous token, whatever that is
+    both = Rule.parse([["relation.distance=1", "source.comma"]])
+    assert (both.can_turn(texts, cells) == near).all()

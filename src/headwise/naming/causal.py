@@ -42,7 +42,7 @@ def broken(
     rule: Rule, texts: Texts, positives: Cells, tokenizer: Any, score: Score, *, seed: int = 0
 ) -> ChangeTest:
     """Make the name false at test positives where it holds, and see whether the signal falls more than under a sham."""
-    positives = positives[rule.holds(texts, positives)][:MOST]
+    positives = positives[rule.holds(texts, positives) & rule.can_turn(texts, positives)][:MOST]
     made = rewritten(rule, texts, positives, tokenizer, become=False, seed=seed)
     before = score(texts, positives[_cells(made)]) if made else np.zeros(0)
     after, sham = _scores(made, positives, texts, tokenizer, score)
@@ -60,7 +60,7 @@ def made_true(
     seed: int = 0,
 ) -> ChangeTest:
     """Make the name true at negatives where it does not hold, and see how often the signal reaches its threshold."""
-    negatives = negatives[~rule.holds(texts, negatives)][:MOST]
+    negatives = negatives[~rule.holds(texts, negatives) & rule.can_turn(texts, negatives)][:MOST]
     made = rewritten(rule, texts, negatives, tokenizer, become=True, seed=seed)
     after, sham = (one >= threshold for one in _scores(made, negatives, texts, tokenizer, score))
     return _tested("make", after, sham, mcnemar(after, sham), made)

@@ -70,11 +70,10 @@ def rewritten(
 ) -> list[Rewritten]:
     """For each cell where it can be done, a change that makes the rule ``become`` so, and a sham that does not.
 
-    Cells where the rule is so already are left out.
+    Cells where the rule is so already, or where positions alone decide it, are left out.
     """
-    if rule.is_of_places:
-        return []
-    open_cells = [int(i) for i in np.flatnonzero(rule.holds(texts, cells) != become)]
+    turning = (rule.holds(texts, cells) != become) & rule.can_turn(texts, cells)
+    open_cells = [int(i) for i in np.flatnonzero(turning)]
     places = {cell: _places(texts, cells, cell) for cell in open_cells}
     pool = texts.derived(partial(_pool, seed=seed)) if open_cells else {}
     found: dict[int, tuple[int, str, str]] = {}

@@ -94,6 +94,20 @@ class Rule:
             found |= np.logical_and.reduce([one.at(places) for one in all_of])
         return found
 
+    def can_turn(self, texts: Texts, cells: Cells) -> np.ndarray:
+        """[cells] bool: where other words could make the rule false, or true, although both tokens stay in place."""
+        places = Places(texts, cells)
+        held = np.zeros(len(cells), dtype=bool)
+        possible = np.zeros(len(cells), dtype=bool)
+        for all_of in self.conjunctions:
+            fixed = [one for one in all_of if one.predicate.kind in POSITIONAL]
+            placed = np.logical_and.reduce(
+                [np.ones(len(cells), dtype=bool), *(one.at(places) for one in fixed)]
+            )
+            possible |= placed
+            held |= placed & (len(fixed) == len(all_of))
+        return possible & ~held
+
     @property
     def literals(self) -> tuple[Literal, ...]:
         """All literals of all conjunctions."""
@@ -108,11 +122,6 @@ class Rule:
     def is_positional(self) -> bool:
         """Whether it names a position or a distance."""
         return any(one.predicate.kind in POSITIONAL for one in self.literals)
-
-    @property
-    def is_of_places(self) -> bool:
-        """Whether it speaks of positions and distances alone, so that no other word can make it true or false."""
-        return all(one.predicate.kind in POSITIONAL for one in self.literals)
 
     @property
     def is_identity(self) -> bool:
