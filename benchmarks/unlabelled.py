@@ -2,8 +2,9 @@
 
     python benchmarks/unlabelled.py toys GRID --train FOLDER --out FILE        # GRID: 8, 16, gaussian, three, pairs
     python benchmarks/unlabelled.py model --out FILE [--texts 240] [--prompts 96]
+    python benchmarks/unlabelled.py draw --toys FILE --out FILE.svg            # a grid of two latents
 
-Each writes one JSON file; ``docs/results/features.md`` has their numbers.
+The first two write one JSON file; ``docs/results/features.md`` has their numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from headwise.contrast.unlabelled import SelfContrast
 from headwise.contrast.unlabelled.collect import PART, Scanned, TextRows, TextScanJob, VectorsJob
 from headwise.corpora.known import find_corpus
 from headwise.files import write_text
-from headwise.jsons import dumps
+from headwise.jsons import dumps, parse
 from headwise.scale.folder import opened
 from headwise.scale.stages import Stages
 from headwise.scale.work import Chunk, cut
@@ -86,6 +87,43 @@ def _summary(records: Sequence[dict[str, Any]], trained: Trained) -> dict[str, A
         "found_of_latents_when_superposed": [[r["found"], sum(r["ranks"])] for r in full],
         "mean_accuracy": float(trained.accuracy.mean()),
     }
+
+
+def drawn(records: Sequence[dict[str, Any]]) -> str:
+    """A grid of two latents: in each cell how many of its latents are found, dark where all are."""
+    size, left, top = 52, 60, 46
+    firsts, seconds = (sorted({r["ranks"][i] for r in records}) for i in (0, 1))
+    width, height = left + size * len(seconds) + 12, top + size * len(firsts) + 34
+    parts = [f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
+    for r in records:
+        x, y = left + size * seconds.index(r["ranks"][1]), top + size * firsts.index(r["ranks"][0])
+        total = sum(r["ranks"])
+        share = r["found"] / total
+        shade = round(245 - 165 * share)
+        ink = "#ffffff" if share > 0.7 else "#1b1f24"
+        edge = "#1b1f24" if not r["superposed"] else "#c3c8ce"
+        parts.append(
+            f'<rect x="{x + 2}" y="{y + 2}" width="{size - 4}" height="{size - 4}" rx="4" '
+            f'fill="rgb({shade - 40},{shade},{min(255, shade + 25)})" stroke="{edge}" stroke-width="1.5"/>'
+            f'<text x="{x + size / 2}" y="{y + size / 2 + 5}" fill="{ink}" text-anchor="middle">'
+            f"{r['found']}/{total}</text>"
+        )
+    parts += [
+        f'<text x="{left + size * (i + 0.5)}" y="{top - 8}" text-anchor="middle">{r}</text>'
+        for i, r in enumerate(seconds)
+    ]
+    parts += [
+        f'<text x="{left - 12}" y="{top + size * (i + 0.5) + 5}" text-anchor="end">{r}</text>'
+        for i, r in enumerate(firsts)
+    ]
+    parts.append(f'<text x="{left}" y="18">dimensions of the second latent</text>')
+    parts.append(
+        f'<text x="8" y="{height - 12}">rows: dimensions of the first; framed dark: all fit the head</text>'
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="system-ui, sans-serif" font-size="13" fill="#1b1f24">{"".join(parts)}</svg>'
+    )
 
 
 # --- the default model -----------------------------------------------------------------------------------------------
@@ -222,9 +260,10 @@ def _compared(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("toys", "model"))
+    parser.add_argument("part", choices=("toys", "model", "draw"))
     parser.add_argument("grid", nargs="?", choices=(*GRIDS, "pairs"))
     parser.add_argument("--train", type=Path)
+    parser.add_argument("--toys", type=Path, help="what toys wrote")
     parser.add_argument("--steps", type=int, help="stop a training here")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--texts", type=int, default=240)
@@ -232,6 +271,9 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=48)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.part == "draw":
+        write_text(options.out, drawn(parse(options.toys.read_text())["records"]) + "\n")
+        return
     if options.part == "toys":
         found = toys(options.grid, options.train, options.steps)
     else:
