@@ -1,91 +1,192 @@
-"""How often does the analysis of families find some where there are none, and where there are?
+"""How often is a claim supported where nothing is there, and how often where something is?
 
-python benchmarks/calibration.py [DATA SETS] [CIRCUITS]     (100 data sets of 150 circuits for each kind)
+python benchmarks/calibration.py [REPETITIONS] [NAME …]     (200 repetitions of every test)
 
-Three kinds of data are one family that varies: with two continuous causes, along a gradient that turns signals on and
-off at thresholds, and as chains of signals that bring one another. The rule for families was settled on other data
-(``tests/helpers/planted_circuits.py``). The fourth kind has three families beside a continuous cause. Prints, for each
-kind, in how many data sets more than one family is found; 39 null data sets each.
+Every test is repeated on data without the effect that it looks for, but with all that could be mistaken for it:
+wordings that decide where the right key is, keys that vary along what the head reads, streams that are Gaussian. Prints
+the rate of false "supported" with its Wilson interval, whose lower bound has to be at most 5 %, and beside it the rate
+for planted effects of three sizes. Families have a benchmark of their own, ``calibration_families.py``.
 """
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
-from scipy import sparse
+from torch import Tensor
 
-from headwise.families.cluster import cluster
-from headwise.families.distance import jaccard
-from headwise.families.null import null_tests
+from headwise.claims import claim, p_value, sign_flips
+from headwise.contrast.collect import Pairs
+from headwise.contrast.covariance import ContrastiveCovariance
+from headwise.contrast.heads import rank_heads
+from headwise.contrast.placebo import (
+    Placebos,
+    covariance_root,
+    covariance_subspaces,
+    key_vectors,
+    rank_curves,
+)
+from headwise.contrast.rank import rank_report
+from headwise.contrast.swaps import SwapRows, swap_keys
+from headwise.intervals import estimate, wilson
+from headwise.randomness import keyed
+from headwise.types import Head
 
-FEATURES = 500
-DRAWS = 39
+REPETITIONS = 200
+LEVEL = 0.05
+WIDTH = 16
 
-
-def chance(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
-def two_causes(n: int, generator: np.random.Generator) -> np.ndarray:
-    base = generator.normal(-2.3, 1.2, FEATURES)
-    causes = generator.normal(size=(n, 2)) @ generator.laplace(0, 0.7, size=(2, FEATURES))
-    return generator.random((n, FEATURES)) < chance(base + causes)
-
-
-def thresholds(n: int, generator: np.random.Generator) -> np.ndarray:
-    place, at = generator.uniform(-1, 1, (n, 1)), generator.uniform(-1.4, 1.4, FEATURES)
-    sign, most = generator.choice([-1, 1], FEATURES), generator.beta(1, 4, FEATURES)
-    return generator.random((n, FEATURES)) < most * chance(4 * sign * (place - at))
-
-
-def chains(n: int, generator: np.random.Generator) -> np.ndarray:
-    often = 1 / np.arange(1, FEATURES + 1) ** 0.7
-    sizes = generator.lognormal(np.log(50), 0.6, (n, 1))
-    held = generator.random((n, FEATURES)) < np.minimum(0.9, sizes * often / often.sum())
-    for feature in range(1, FEATURES):
-        held[:, feature] |= held[:, feature - 1] & (generator.random(n) < 0.25)
-    return held
+Trial = Callable[[float, int], bool]
+"""One repetition with an effect of some size and a seed: whether the claim was supported."""
 
 
-def three_families(n: int, generator: np.random.Generator) -> np.ndarray:
-    base, family = generator.normal(-2.3, 1.2, FEATURES), generator.integers(3, size=n)
-    own = generator.laplace(0, 1.5, size=(3, FEATURES)) * (generator.random((3, FEATURES)) < 0.15)
-    cause = generator.normal(size=(n, 1)) @ generator.laplace(0, 0.3, size=(1, FEATURES))
-    return generator.random((n, FEATURES)) < chance(base + own[family] + cause)
+def head_by_labels(effect: float, seed: int) -> bool:
+    """Ten heads of random attention, labels that mean nothing; with an effect the first finds the right key."""
+    g = keyed(seed, "heads")
+    attention = torch.rand(60, 10, 5, generator=g)
+    labels = torch.zeros(60, 5).long().scatter_(1, torch.randint(5, (60, 1), generator=g), 1)
+    right = torch.rand(60, generator=g) < effect
+    attention[:, 0] += (labels * right[:, None]).float()
+    attention /= attention.sum(-1, keepdim=True)
+    return any(
+        s.claim.supported
+        for s in rank_heads(
+            _heads(10), attention, labels, rule="accuracy", generator=g, permutations=999, bootstrap=50
+        )
+    )
 
 
-KINDS: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
-    "one family, two causes": two_causes,
-    "one family, thresholds": thresholds,
-    "one family, chains": chains,
-    "three families": three_families,
+def head_by_wording(effect: float, seed: int) -> bool:
+    """Eight wordings that decide which place is right, and heads that like some place whatever is asked."""
+    g = keyed(seed, "wordings")
+    wording = torch.arange(80) % 8
+    place = torch.randint(5, (8,), generator=g)[wording]
+    moved = (place + torch.randint(1, 5, (80,), generator=g)) % 5
+    place = torch.where(torch.rand(80, generator=g) < effect, moved, place)
+    labels = torch.zeros(80, 5).long().scatter_(1, place[:, None], 1)
+    attention = torch.rand(80, 6, 5, generator=g) * 0.2
+    attention[torch.arange(80)[:, None], torch.arange(6), torch.randint(5, (6,), generator=g)] += 1.0
+    if effect:  # one head follows the label wherever it is
+        attention[:, 0] = 0.2 * torch.rand(80, 5, generator=g) + labels
+    attention /= attention.sum(-1, keepdim=True)
+    found = rank_heads(
+        _heads(6),
+        attention,
+        labels,
+        rule="accuracy",
+        generator=g,
+        permutations=999,
+        bootstrap=50,
+        clusters=wording,
+    )
+    return any(s.claim.supported for s in found)
+
+
+def rank_of_wordings(effect: float, seed: int) -> bool:
+    """Queries and key differences that depend on twenty wordings alone; with an effect they match."""
+    g = keyed(seed, "rank")
+    wording = torch.arange(160) % 20
+    q, d = (torch.randn(20, WIDTH, generator=g)[wording] for _ in range(2))
+    own = torch.randn(160, WIDTH, generator=g)
+    q = q + own
+    noise = torch.randn(160, WIDTH, generator=g)
+    covariance = ContrastiveCovariance().fit(q, d + noise + effect * own, torch.zeros(160, WIDTH))
+    found = rank_report(covariance, generator=g, wordings=wording, alpha=LEVEL, draws=100, splits=2)
+    return found.rank_null > 0
+
+
+def swap_of_a_feature(effect: float, seed: int) -> bool:
+    """Gaussian queries and keys that vary most along what the head reads; with an effect positive keys match."""
+    g = keyed(seed, "swap")
+    spread = torch.ones(WIDTH).double()
+    spread[:4] = 3.0
+    q = torch.randn(120, WIDTH, generator=g).double() + 2.0 * torch.eye(WIDTH)[0]
+    k = torch.randn(120, 5, WIDTH, generator=g).double() * spread
+    k[:, 0, 6:8] += effect * q[:, 6:8]
+    return fitted_claim(q, k, 60, seed) <= LEVEL
+
+
+def fitted_claim(q: Tensor, k: Tensor, fit: int, seed: int, draws: int = 99) -> float:
+    """p of a feature whose rank and subspace come from the first prompts, and whose swaps are made on the others."""
+    counts = torch.tensor([[1, k.shape[1] - 1]]).repeat(fit, 1)
+    plus, minus = k[:fit, 0], k[:fit, 1:].mean(1)
+    pairs = Pairs(q[:fit, None], plus[:, None], minus[:, None], None, k[:fit, None], counts)
+    rank = rank_curves(pairs, 5, clusters=None, seed=seed)[0].rank
+    basis = key_vectors(q[:fit].mT @ (plus - minus) / fit, rank)
+    n = len(q) - fit
+    rows = SwapRows.from_keys(q[fit:], k[fit:], torch.zeros(n).long(), torch.ones(n).long(), scale=0.2)
+    whole = swap_keys(rows, None).log_odds.mean()
+    real = float(swap_keys(rows, basis[None]).log_odds.mean() / whole)
+    nulls = (
+        Placebos.fitted(pairs, rank, draws, seed).key[:, 0],
+        covariance_subspaces(covariance_root(pairs)[0], rank, draws, keyed(seed, "follow")),
+    )
+    return max(p_value(real, swap_keys(rows, bases).log_odds.mean(1) / whole) for bases in nulls)
+
+
+def mean_by_flips(effect: float, seed: int) -> bool:
+    """Fifteen wordings of four prompts each, most of the variance between wordings."""
+    values, which = _clustered(effect, seed, 15)
+    p, draws = sign_flips(values, which, draws=199, generator=keyed(seed, "signs"))
+    return claim(p, null="signs of clusters", draws=draws).supported
+
+
+def mean_by_interval(effect: float, seed: int, clusters: int = 15) -> bool:
+    """The same by whether the interval holds zero."""
+    values, which = _clustered(effect, seed, clusters)
+    return estimate(values, seed, clusters=which).excludes(0.0)
+
+
+def mean_of_six(effect: float, seed: int) -> bool:
+    """Six wordings, for which the interval is Student's t."""
+    return mean_by_interval(effect, seed, 6)
+
+
+def _clustered(effect: float, seed: int, clusters: int) -> tuple[Tensor, Tensor]:
+    g = keyed(seed, "clustered", clusters)
+    which = torch.arange(clusters).repeat_interleave(4)
+    common, own = (torch.randn(n, generator=g).double() for n in (clusters, 4 * clusters))
+    return effect + math.sqrt(0.6) * common[which] + math.sqrt(0.4) * own, which
+
+
+def _heads(number: int) -> list[Head]:
+    return [Head(0, i) for i in range(number)]
+
+
+TRIALS: dict[str, tuple[Trial, tuple[float, float, float]]] = {
+    "head, shuffled labels": (head_by_labels, (0.15, 0.3, 0.5)),
+    "head, wordings decide": (head_by_wording, (0.3, 0.6, 0.9)),
+    "rank, wordings alone": (rank_of_wordings, (0.3, 0.6, 1.0)),
+    "swap, Gaussian streams": (swap_of_a_feature, (0.5, 1.5, 3.0)),
+    "mean, sign flips": (mean_by_flips, (0.3, 0.6, 1.0)),
+    "mean, 15 clusters": (mean_by_interval, (0.3, 0.6, 1.0)),
+    "mean, 6 clusters": (mean_of_six, (0.5, 1.0, 2.0)),
 }
+"""Every test by name, and the three sizes of what is planted."""
 
 
-def families_in(held: np.ndarray, seed: int) -> int:
-    """The number of families, by the rule of ``headwise families``."""
-    matrix = sparse.csr_matrix(held[:, held.any(0)].astype(np.float32))
-    found = cluster(jaccard(matrix), seed=seed)
-    if not found.cuts:
-        return 1
-    labels = {k: cut.labels for k, cut in found.cuts.items()}
-    test, _ = null_tests(matrix, labels, seed=seed, draws=DRAWS)
-    return found.choose(test.p_values)
+def rate(trial: Trial, effect: float, repetitions: int) -> int:
+    """In how many repetitions the claim was supported."""
+    return sum(trial(effect, seed) for seed in range(repetitions))
 
 
-def main(data_sets: int = 100, circuits: int = 150) -> None:
+def main(repetitions: int = REPETITIONS, names: Sequence[str] = ()) -> None:
     torch.set_num_threads(1)
-    print(f"{data_sets} data sets of {circuits} circuits of each kind: more than one family found in")
-    for number, (name, made) in enumerate(KINDS.items()):
-        found = [
-            families_in(made(circuits, np.random.default_rng([number, seed])), seed)
-            for seed in range(data_sets)
-        ]
-        print(f"    {name:24}{sum(k > 1 for k in found):5d}   (three in {found.count(3)})", flush=True)
+    chosen = {name: TRIALS[name] for name in (names or TRIALS)}
+    print(f"{repetitions} repetitions: supported where nothing is there (95 %), and with planted effects")
+    for name, (trial, effects) in chosen.items():
+        false = rate(trial, 0.0, repetitions)
+        low, high = wilson(false, repetitions)
+        power = [rate(trial, effect, repetitions // 4) / (repetitions // 4) for effect in effects]
+        verdict = "" if low <= LEVEL else "   TOO OFTEN"
+        planted = "  ".join(f"{effect:g}: {value:.2f}" for effect, value in zip(effects, power, strict=True))
+        print(
+            f"    {name:24}{false / repetitions:6.3f} ({low:.3f} to {high:.3f})   {planted}{verdict}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else REPETITIONS, sys.argv[2:])

@@ -7,7 +7,7 @@ import torch
 from tiny import prompts_of, tiny
 from tiny_circuits import largest_circuit
 
-from headwise.circuits.faithfulness import _random_like, faithfulness
+from headwise.circuits.faithfulness import _matched, _random_like, faithfulness
 from headwise.circuits.interventions import choose_edges, intervene
 from headwise.errors import HeadwiseError
 from headwise.model.edits import AddToStream
@@ -81,7 +81,11 @@ def test_ablating_nothing_changes_nothing_and_ablating_all_equals_uniform_values
     assert got.clean == pytest.approx(clean, abs=1e-9)
     assert got.firings == len([n for n in circuit.causal().heads if n.key <= n.query])
     assert len({got.none, got.outside_ablated, got.inside_ablated, got.clean}) == 4
-    assert len(got.random_inside_ablated) == 3
+    assert len(got.random_inside_ablated) == len(got.matched_inside_ablated) == 3
+    worse = sum(one <= got.inside_ablated for one in got.matched_inside_ablated)
+    if got.clean >= 0:
+        assert got.necessary.p == (1 + worse) / 4
+    assert not got.necessary.supported and not got.sufficient.supported  # three draws say nothing
 
 
 def test_random_circuits_have_the_same_size_in_each_layer_and_row() -> None:
@@ -90,6 +94,21 @@ def test_random_circuits_have_the_same_size_in_each_layer_and_row() -> None:
     drawn = _random_like(inside, torch.Generator().manual_seed(0))
     assert torch.equal(drawn.sum((1, 3)), inside.sum((1, 3)))
     assert not bool(drawn.triu(1).any())
+
+
+def test_matched_circuits_attend_as_much_and_hold_no_firing_of_the_circuit() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pattern = torch.rand(3, 4, 6, 6, generator=generator).tril()
+    pattern = pattern / pattern.sum(-1, keepdim=True)
+    inside = torch.zeros(3, 4, 6, 6, dtype=torch.bool)
+    inside[1, 2, 5, 3] = inside[1, 0, 5, 1] = inside[2, 3, 2, 2] = True
+    drawn = _matched(inside, pattern, generator)
+    assert torch.equal(drawn.sum((1, 3)), inside.sum((1, 3)))
+    assert not bool((drawn & inside).any()) and not bool(drawn.triu(1).any())
+    assert abs(float(pattern[drawn].sum() - pattern[inside].sum())) < 0.15
+    alone = torch.zeros(1, 1, 1, 1, dtype=torch.bool)
+    alone[0, 0, 0, 0] = True
+    assert not bool(_matched(alone, torch.ones(1, 1, 1, 1), generator).any())
 
 
 def test_edges_are_chosen_by_name_and_bad_names_are_one_line() -> None:

@@ -2,9 +2,10 @@
 
 What is ablated are firings. A firing (head, query d, key j) that is ablated still attends, but what it carries,
 A_dj · v_j, is replaced by A_dj times the mean value over the keys the row sees: the head's message is gone, its usual
-write stays. MLPs and embeddings are left in place and react to what reaches them. Random circuits of the same size
-(as many firings in each layer, at the same query positions) are the control. Firings that only an account of an MLP
-leads to are not part of what is tested.
+write stays. MLPs and embeddings are left in place and react to what reaches them. The null are matched circuits: for
+each firing another of the same layer and query position with about the same attention, for a firing that attends to
+nothing carries nothing. Random circuits of the same size, whatever their attention, are beside them as in the
+literature. Firings that only an account of an MLP leads to are not part of what is tested.
 """
 
 from __future__ import annotations
@@ -18,27 +19,49 @@ from torch import Tensor
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.counterfactual import outcomes
 from headwise.circuits.schema import require_fit
+from headwise.claims import claims, p_value
 from headwise.errors import HeadwiseError
 from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
 from headwise.model.edits import ChangeOutput
 from headwise.randomness import keyed
+from headwise.types import Claim
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
 
+NEAR = 5
+"""Firings nearest in attention among which a matched one is drawn."""
+NULL = "circuits of other firings of the same layers and queries with about the same attention"
+GROUP = "necessary and sufficient, of this circuit"
+
+
 @dataclass(frozen=True)
 class Faithfulness:
-    """The answer's logit difference, clean and under ablation; controls are random circuits of the same size."""
+    """The answer's logit difference, clean and under ablation, beside matched and random circuits of the same size."""
 
     firings: int
+    """How many the circuit has."""
     clean: float
+    """The logit difference, untouched."""
     none: float
     """With every firing ablated: what is left without any circuit."""
     outside_ablated: float
+    """With every firing outside the circuit ablated."""
     inside_ablated: float
+    """With every firing of the circuit ablated."""
     random_outside_ablated: tuple[float, ...]
+    """The same as ``outside_ablated`` for random circuits, one per draw."""
     random_inside_ablated: tuple[float, ...]
+    """The same as ``inside_ablated`` for them."""
+    matched_outside_ablated: tuple[float, ...]
+    """The same as ``outside_ablated`` for circuits of firings with about the same attention."""
+    matched_inside_ablated: tuple[float, ...]
+    """The same as ``inside_ablated`` for them."""
+    necessary: Claim
+    """That more of the answer is lost without the circuit than without a matched one."""
+    sufficient: Claim
+    """That the circuit alone keeps more of the answer than a matched one."""
 
     @property
     def kept(self) -> float:
@@ -61,7 +84,7 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
     circuit:
         A circuit with at least one head.
     draws:
-        Random circuits to compare with.
+        Matched circuits to compare with, and as many random ones; with fewer than 20 no claim can be supported.
     seed:
         The seed of everything random.
 
@@ -81,20 +104,25 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
         inside[node.layer, node.head or 0, node.query, node.key] = True
     drawn = [_random_like(inside, keyed(seed, "random circuit", draw)) for draw in range(draws)]
     everything = torch.ones(shape, dtype=torch.bool)
+    seen = model.capture([list(circuit.token_ids)], want=("pattern",), start=circuit.start).pattern[0]
+    pattern = seen.double().cpu().view(shape)
+    like = [_matched(inside, pattern, keyed(seed, "matched circuit", draw)) for draw in range(draws)]
     masks = [~everything, everything, ~inside, inside, *(~mask for mask in drawn), *drawn]
+    masks += [*(~mask for mask in like), *like]
     with torch.no_grad():
         plans = [[_ablation(mask)] for mask in masks]
-        seen = outcomes(model, circuit.token_ids, plans, circuit.answer_ids, start=circuit.start)
-        difference = [one.lead for one in seen]
-    return Faithfulness(
-        len(heads),
-        difference[0],
-        difference[1],
-        difference[2],
-        difference[3],
-        tuple(difference[4 : 4 + draws]),
-        tuple(difference[4 + draws :]),
-    )
+        found = outcomes(model, circuit.token_ids, plans, circuit.answer_ids, start=circuit.start)
+        difference = [one.lead for one in found]
+    parts = [tuple(difference[4 + i * draws : 4 + (i + 1) * draws]) for i in range(4)]
+    sign = (
+        1.0 if difference[0] >= 0 else -1.0
+    )  # without its circuit a lead falls towards zero, whatever its sign
+    p = [
+        p_value(-sign * difference[3], [-sign * one for one in parts[3]]),
+        p_value(sign * difference[2], [sign * one for one in parts[2]]),
+    ]
+    necessary, sufficient = claims(p, null=NULL, draws=draws, group=GROUP)
+    return Faithfulness(len(heads), *difference[:4], *parts, necessary=necessary, sufficient=sufficient)
 
 
 def _random_like(inside: Tensor, generator: torch.Generator) -> Tensor:
@@ -105,6 +133,24 @@ def _random_like(inside: Tensor, generator: torch.Generator) -> Tensor:
         n = int(inside[layer, :, query].sum())
         chosen = torch.randperm(heads * (query + 1), generator=generator)[:n]
         drawn[layer, chosen // (query + 1), query, chosen % (query + 1)] = True
+    return drawn
+
+
+def _matched(inside: Tensor, pattern: Tensor, generator: torch.Generator) -> Tensor:
+    """For each firing another of its layer and query, outside the circuit, one of the few nearest in attention.
+
+    Where a row has too few others, as many as there are.
+    """
+    drawn = torch.zeros_like(inside)
+    for layer, head, query, key in inside.nonzero().tolist():
+        off = (pattern[layer, :, query, : query + 1] - pattern[layer, head, query, key]).abs()
+        taken = (inside | drawn)[layer, :, query, : query + 1]
+        off = off.masked_fill(taken, float("inf")).flatten()
+        free = int(off.isfinite().sum())
+        if free:
+            near = off.topk(min(NEAR, free), largest=False).indices
+            at = int(near[torch.randint(len(near), (), generator=generator)])
+            drawn[layer, at // (query + 1), query, at % (query + 1)] = True
     return drawn
 
 
