@@ -67,6 +67,7 @@ def features(
     jitter: words.Jitter = False,
     format: words.Format = None,
     umap: Annotated[bool, typer.Option("--umap", help="Add UMAP pictures to the report (slow).")] = False,
+    names: words.Names = None,
     seed: words.Seed = 0,
     model: words.Model = None,
     out: words.Out = None,
@@ -103,6 +104,7 @@ def features(
     from headwise.model.loading.load import load
 
     loaded = load(model)
+    known = words.known_names(names, loaded)
     with stage_bars() as progress:
         run = find_features(
             loaded,
@@ -121,10 +123,13 @@ def features(
     if out is not None:
         from headwise.show.contrast.report import features_report
 
-        features_report(run, umap=umap).write(out / "report.html")
+        features_report(run, umap=umap, names=known).write(out / "report.html")
     from headwise.show.contrast.terminal import run_tables
 
-    finish(run.to_json(), lambda: run_tables(run), as_json=as_json, run=out, report=report_in(out))
+    document = run.to_json()
+    if known is not None:
+        document["names"] = known.to_json(run.subjects)
+    finish(document, lambda: run_tables(run, known), as_json=as_json, run=out, report=report_in(out))
 
 
 def _without_labels(

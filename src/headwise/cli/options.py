@@ -266,6 +266,15 @@ def _names(value: Path | None) -> Path | None:
     return value
 
 
+def known_names(folder: Path | None, model: Any) -> Any:
+    """The names of a folder for a loaded model; those of another one are refused before any work is done."""
+    if folder is None:
+        return None
+    from headwise.known_names import KnownNames
+
+    return KnownNames.load(folder).fit(model.name, model.weight_hash)
+
+
 Names = Annotated[
     Path | None,
     typer.Option(

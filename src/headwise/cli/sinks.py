@@ -34,6 +34,7 @@ def sinks(
     ] = 0.5,
     traced: Annotated[int, typer.Option(min=2, help="Prompts to trace signals in.")] = 24,
     proved: Annotated[int, typer.Option(min=1, help="Prompts to remove signals in.")] = 6,
+    names: options.Names = None,
     seed: options.Seed = 0,
     model: options.Model = None,
     out: options.Out = None,
@@ -59,6 +60,7 @@ def sinks(
     from headwise.sinks.study import find_sinks
 
     loaded = load(model)
+    known = options.known_names(names, loaded)
     if task is not None:
         from headwise.tasks.answers.make import make_answers
 
@@ -77,10 +79,12 @@ def sinks(
             progress=progress,
         )
     document = study.to_json()
+    if known is not None:
+        document["names"] = known.to_json(study.subjects)
     if out is not None:
         from headwise.show.sinks.report import sinks_report
 
-        sinks_report(study).write(out / "report.html")
+        sinks_report(study, known).write(out / "report.html")
     from headwise.show.sinks.terminal import sinks_tables
 
-    finish(document, lambda: sinks_tables(study), as_json=as_json, run=out, report=report_in(out))
+    finish(document, lambda: sinks_tables(study, known), as_json=as_json, run=out, report=report_in(out))

@@ -84,10 +84,7 @@ def trace(
     from headwise.tokens import chat_prompt
 
     loaded = load(model)
-    if names is not None:
-        from headwise.known_names import KnownNames
-
-        KnownNames.load(names).fit(loaded.name, loaded.weight_hash)  # refused before anything is traced
+    known = options.known_names(names, loaded)
     given = chat_prompt(loaded.tokenizer, text) if chat else text
     with Working("tracing") as progress:
         progress.stage("searching" + (" and verifying" if verify else ""))
@@ -111,8 +108,8 @@ def trace(
             mlp_floor=mlp_floor,
             mlp_depth=mlp_depth,
         )
-    if names is not None:
-        circuit = circuit.with_names(names)
+    if known is not None:
+        circuit = circuit.with_names(known)
     if save is not None:
         circuit.save(save)
     if html is not None:

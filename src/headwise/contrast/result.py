@@ -27,6 +27,7 @@ from headwise.contrast.rows import (
     where,
 )
 from headwise.frames import frame
+from headwise.known_names import feature_id
 from headwise.scale.folder import RunFolder
 from headwise.scale.study import save_result
 from headwise.tasks.labelled.types import HeadRule
@@ -82,6 +83,12 @@ class FeaturesResult:
     """What was asked, as the manifest has it."""
     seconds: float = 0.0
     """How long it took."""
+
+    @property
+    def subjects(self) -> list[str]:
+        """What of it may have a name: its features, then their heads, as ``headwise name`` takes them."""
+        features = [feature_id(one.head, one.name) for one in self.bank]
+        return [*features, *dict.fromkeys(str(one.head) for one in self.bank)]
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.errors import HeadwiseError
+from headwise.known_names import KIND, MAKE
 from headwise.naming.change import CausalEvidence
 from headwise.naming.llm.judge import Exam
 from headwise.naming.signals import Level, Subject
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from headwise.scale.folder import RunFolder
 
-KIND = "names"
-MAKE = "headwise name SOURCE --out DIR"
 ANSWERS = "answers.jsonl"
 """Everything a language model said in a run, by the digest of what it was asked."""
 

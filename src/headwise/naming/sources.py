@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from headwise.bases.basis import Bases
 from headwise.basis_names import BasisKind, BasisName
 from headwise.errors import HeadwiseError
-from headwise.naming.signals import Pole, Subject
+from headwise.known_names import leading, pole_of
+from headwise.naming.signals import Subject
 from headwise.strings import counted, shortened
 from headwise.types import Component, Head, HeadLike
 
@@ -76,23 +77,17 @@ def signals_of(circuits: Iterable[Circuit]) -> tuple[tuple[Subject, ...], tuple[
                 continue
             target, source = circuit.by_id[edge.target], circuit.by_id[edge.source]
             channels = edge.channels
-            # the channel of the first removal leads; of the others the order says nothing
             signal = Subject(
                 target.cell.head,
                 edge.side,
                 replace(source.component, source=-1),
-                (channels[0], *sorted(channels[1:])),
-                _pole(edge.strengths),
+                leading(channels),
+                pole_of(edge.strengths),
             )
             weights[signal] = weights.get(signal, 0.0) + edge.weight
             counts[signal] = counts.get(signal, 0) + 1
     ordered = sorted(weights, key=lambda one: (-weights[one], str(one)))
     return tuple(ordered), tuple(counts[one] for one in ordered)
-
-
-def _pole(strengths: Sequence[float]) -> Pole:
-    """A traced signal helps the attention, so its pole attracts; what was written says which of the two it is."""
-    return "--" if strengths and strengths[0] < 0 else "++"
 
 
 def _is_path(text: str) -> bool:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from headwise.intervals import mean_interval
+from headwise.known_names import sink_id
 from headwise.sinks.clusters import Sharing, SinkWriter, writers_of
 from headwise.sinks.find import Parking, SinkToken
 from headwise.sinks.proof import Freed, Shared
@@ -176,6 +177,12 @@ class SinksResult:
         from headwise.scale.results import load_result
 
         return load_result(cls, folder, KIND, MAKE)
+
+    @property
+    def subjects(self) -> list[str]:
+        """What of it may have a name: what makes each parked head rest on the first token, as ``headwise name`` takes
+        it."""
+        return [sink_id(head) for head in self.parked]
 
     def __repr__(self) -> str:
         tokens, parked = counted(len(self.sinks), "sink token"), counted(len(self.parked), "head")

@@ -10,10 +10,12 @@ from headwise.contrast.tables import AGAINST, GROUP
 from headwise.show.contrast import figures, ranks, spaces
 from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
+from headwise.show.naming.blocks import names_blocks
 from headwise.strings import percent
 
 if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
+    from headwise.known_names import KnownNames
 
 PROSE = Prose.read("contrast/report.md")
 SPACES = 4
@@ -61,7 +63,7 @@ ANSWERS = {
 }
 
 
-def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
+def features_report(run: FeaturesResult, *, umap: bool = False, names: KnownNames | None = None) -> Report:
     """Heads, features, swaps with their controls, ranks, spaces and logits of a study; a head is a line that unfolds.
 
     ``umap`` adds UMAP pictures of the larger subspaces, which take a minute each.
@@ -84,6 +86,8 @@ def features_report(run: FeaturesResult, *, umap: bool = False) -> Report:
         Section(f"Head {head}", _head(run, head, umap), fold=True, note=_note(run, head))
         for head in run.chosen
     ]
+    if names is not None:
+        sections.insert(3, Section("Names", names_blocks(names, run.subjects)))
     if run.answers:
         sections.append(Section("In the running model", _answers(run)))
     sections.append(Section("Rank and design", _growth(run)))

@@ -14,12 +14,14 @@ from headwise.contrast.rows import AttributionRow, HeadRow, where
 from headwise.contrast.tables import AGAINST
 from headwise.contrast.tables import GROUP as FEATURES
 from headwise.show.kit.terminal import quoted, table
+from headwise.show.naming.known import names_lines
 from headwise.strings import counted
 from headwise.why.vocabulary import HINT, HeadVocabulary, vocabulary_rows
 
 if TYPE_CHECKING:
     from headwise.contrast.heads import HeadScore
     from headwise.contrast.result import FeaturesResult
+    from headwise.known_names import KnownNames
     from headwise.tasks.labelled.types import Contrast
     from headwise.types import Estimate
 
@@ -101,7 +103,7 @@ def vocabulary_table(found: HeadVocabulary) -> RenderableType:
     return Group(title, table(("", "through", "tokens"), rows), Text(said))
 
 
-def run_tables(run: FeaturesResult) -> RenderableType:
+def run_tables(run: FeaturesResult, names: KnownNames | None = None) -> RenderableType:
     """The best heads, the features with their swaps, answers if there are any, and what to beware of."""
     header, *rows = run.summary()
     parts: list[RenderableType] = [
@@ -119,6 +121,9 @@ def run_tables(run: FeaturesResult) -> RenderableType:
             f"{run.features[0].against_draws} of each; rank: chosen on held-out halves of the fitting prompts"
         )
     )
+    if names is not None:
+        found = names.chosen(run.subjects).values()
+        parts += [Text("\nNames of features, tested on other texts"), *names_lines(names, found)]
     if run.answers:
         shown = [
             (

@@ -1,4 +1,4 @@
-"""Names beside what they name: as lines of a terminal, as rows of a report, and as links of a page."""
+"""Names beside what they name: as lines of a terminal, and as links of a page."""
 
 from __future__ import annotations
 

@@ -8,12 +8,14 @@ from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
 from headwise.show.kit.table import TableColumn, TableColumns
 from headwise.show.kit.terminal import quoted
+from headwise.show.naming.blocks import names_blocks
 from headwise.show.sinks import figures
 from headwise.sinks.find import AWAY
 from headwise.sinks.signals import CONTROLLED, SIDES
 from headwise.strings import percent
 
 if TYPE_CHECKING:
+    from headwise.known_names import KnownNames
     from headwise.sinks.clusters import Cluster, Source
     from headwise.sinks.proof import Shared
     from headwise.sinks.result import SinksResult
@@ -71,7 +73,7 @@ SHARED: TableColumns[Shared] = {
 }
 
 
-def sinks_report(study: SinksResult) -> Report:
+def sinks_report(study: SinksResult, names: KnownNames | None = None) -> Report:
     """Sinks, parked heads, agreement, sharing, writers and removal."""
     n, at = len(study.parking.token_ids), sum(s.prompts for s in study.sinks if s.position == 0)
     facts = {
@@ -89,6 +91,7 @@ def sinks_report(study: SinksResult) -> Report:
             Section("Is it the same signal in every prompt?", _agreement(study)),
             Section("Do heads share it, and who writes it?", _sharing(study)),
             Section("Without the signal, does the attention leave?", _removal(study)),
+            *([] if names is None else [Section("Names", names_blocks(names, study.subjects))]),
         ],
         subtitle=PROSE("subtitle", model=study.model),
         facts=facts,

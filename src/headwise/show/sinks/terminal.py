@@ -8,15 +8,17 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headwise.show.kit.terminal import bar, quoted, table
+from headwise.show.naming.known import names_lines
 from headwise.sinks.document import positions
 from headwise.sinks.signals import SIDES
 from headwise.strings import counted
 
 if TYPE_CHECKING:
+    from headwise.known_names import KnownNames
     from headwise.sinks.result import SinksResult
 
 
-def sinks_tables(study: SinksResult, top: int = 10) -> RenderableType:
+def sinks_tables(study: SinksResult, names: KnownNames | None = None, top: int = 10) -> RenderableType:
     """Sinks, heads by layer, agreement, sources, removal."""
     n = len(study.parking.token_ids)
     parts: list[RenderableType] = [
@@ -34,6 +36,12 @@ def sinks_tables(study: SinksResult, top: int = 10) -> RenderableType:
     ]
     if study.shared:
         parts += [Text(), _shared(study)]
+    if names is not None:
+        found = names.chosen(study.subjects).values()
+        parts += [
+            Text("\nWhat makes heads rest there, by names tested on other texts"),
+            *names_lines(names, found),
+        ]
     return Group(*parts)
 
 
