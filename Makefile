@@ -9,6 +9,8 @@
 #   make lint      format, lint and types        make bench   every measurement in benchmarks/
 #   make web       the front-end bundle of web/, after a change there (Node comes with the environment)
 #   make docs      the documentation in site/, every link checked
+#   make wheel     the package in dist/, a wheel and an sdist, each tried in an empty environment
+#   make extras    the wheel with every extra, each tried in an environment of its own (PYTHON= names another Python)
 #   make reference the reference pages of the command line and of Python, from the program itself
 #   make lock      requirements.lock and requirements-cuda.lock anew, after a change of pyproject.toml;
 #                  with the newest of some packages: make lock UPGRADE="torch numpy"
@@ -27,7 +29,7 @@ LONG   := hostile or calibration or cluster
 TORCH_INDEX ?= $(if $(filter Linux,$(shell uname -s)),https://download.pytorch.org/whl/cpu)
 
 .PHONY: setup demo app check check-rest check-lint check-beside test test-rest test-beside test-long test-all fuzz lint \
-        bench web docs reference lock clean
+        bench web docs reference wheel extras lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -118,6 +120,15 @@ docs: setup
 
 reference: setup
 	@$(BIN)/python tools/make_reference.py
+
+# hatchling is the lock's own, so nothing is fetched to build with.
+wheel: setup
+	@rm -rf dist && $(BIN)/hatchling build -d dist
+	@$(BIN)/python tools/try_package.py --python $(PYTHON) --sdist wheel
+
+extras: setup
+	@rm -rf dist && $(BIN)/hatchling build -d dist -t wheel
+	@$(BIN)/python tools/try_package.py --python $(PYTHON)
 
 lock: setup
 	@$(BIN)/python tools/make_lock.py --torch-index "$(TORCH_INDEX)" --upgrade $(UPGRADE)
