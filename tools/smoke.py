@@ -190,8 +190,7 @@ def big() -> str:
 
 
 CALLS: dict[str, Callable[[], str]] = {
-    call.__name__: call
-    for call in (wheel, app, notebook, cluster, llm, local, words, umap, pandas, big)
+    call.__name__: call for call in (wheel, app, notebook, cluster, llm, local, words, umap, pandas, big)
 }
 
 if __name__ == "__main__":

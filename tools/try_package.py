@@ -80,7 +80,9 @@ def tried(name: str, package: Path, python: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Try the package that lies in dist/.")
-    parser.add_argument("names", nargs="*", metavar="EXTRA", help=f"of {', '.join(CALLS)}; all if none is named")
+    parser.add_argument(
+        "names", nargs="*", metavar="EXTRA", help=f"of {', '.join(CALLS)}; all if none is named"
+    )
     parser.add_argument("--python", default=sys.executable, help="the Python that environments are made with")
     parser.add_argument("--sdist", action="store_true", help="install the sdist, too")
     options = parser.parse_args()
