@@ -53,7 +53,9 @@ def made_up_features(*, heads: int, features: int, values: int = 1) -> FeaturesR
     def row(kind: type[Row], **given: Any) -> Row:
         """A row with numbers for all that is not given."""
         missing = [name for name in kind.__annotations__ if name not in given]
-        filled = {name: 1 if name in WHOLE else float(rng.uniform(0.1, 0.9)) for name in missing}
+        filled: dict[str, Any] = {
+            name: 1 if name in WHOLE else float(rng.uniform(0.1, 0.9)) for name in missing
+        }
         filled |= {name: TEXT[name] for name in missing if name in TEXT}
         filled |= {name: filled[name] > 0.5 for name in ("supported", "chosen") if name in filled}
         return kind(**given, **filled)

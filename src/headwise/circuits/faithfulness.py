@@ -122,7 +122,20 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
         p_value(sign * difference[2], [sign * one for one in parts[2]]),
     ]
     necessary, sufficient = claims(p, null=NULL, draws=draws, group=GROUP)
-    return Faithfulness(len(heads), *difference[:4], *parts, necessary=necessary, sufficient=sufficient)
+    clean, none, outside, within = difference[:4]
+    return Faithfulness(
+        firings=len(heads),
+        clean=clean,
+        none=none,
+        outside_ablated=outside,
+        inside_ablated=within,
+        random_outside_ablated=parts[0],
+        random_inside_ablated=parts[1],
+        matched_outside_ablated=parts[2],
+        matched_inside_ablated=parts[3],
+        necessary=necessary,
+        sufficient=sufficient,
+    )
 
 
 def _random_like(inside: Tensor, generator: torch.Generator) -> Tensor:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NAMES = ("wording", "template", "text", "entity", "item", "subject", "pair")
 """Labels that say what prompts share; all others say what differs between them."""
@@ -51,6 +52,8 @@ def clusters_of(
     >>> clusters_of([{"wording": "1"}] * 4, [1, 0, 3, 2])
     Clusters('pair', 2 of 4 prompts)
     """
+    import torch  # here, for prompts are read, and refused, before it is needed
+
     n = len(labels)
     found: dict[str, list[str]] = {}
     for name in names:
