@@ -260,7 +260,7 @@ def test_what_is_given_decides(tmp_path: Path) -> None:
     with pytest.raises(
         HeadwiseError, match="draws= is of labelled prompts, and 'sentences' is ordinary text"
     ):
-        headwise.find_features(small_model(), corpus(), draws=200)
+        headwise.find_features(small_model(), corpus(), draws=300)
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "has 1 usable text:"), (20, "has 20 usable texts:")])
