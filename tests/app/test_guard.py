@@ -52,6 +52,7 @@ SCREENS = [
     "/heads",
     "/cell",
     "/circuit",
+    "/compare",
     "/runs",
     "/assets/headwise.js",
     "/assets/headwise.css",

@@ -29,7 +29,7 @@ from headwise.validation import check
 
 MOST = 2_000_000
 """Bytes of a body."""
-SCREENS = ("/", "/heads", "/cell", "/circuit", "/runs")
+SCREENS = ("/", "/heads", "/cell", "/circuit", "/compare", "/runs")
 ASSETS = {
     "headwise.js": (BUNDLE, "text/javascript; charset=utf-8"),
     "headwise.css": (STYLE, "text/css; charset=utf-8"),

@@ -6,6 +6,7 @@ import { Page } from '../kit/page';
 import { Bar, TITLES } from './bar';
 import { CellScreen } from './cell';
 import { CircuitScreen } from './circuit';
+import { CompareScreen } from './compare';
 import { HeadsScreen } from './heads';
 import { KeyList, useKeys } from './keys';
 import type { Place } from './place';
@@ -99,6 +100,7 @@ export const AppPage = ({ server }: { server: Server }) => {
         {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} onState={setThere} /> : null}
         {place.screen === 'circuit' ? <CircuitScreen {...shared} place={place} prompt={prompt} /> : null}
+        {place.screen === 'compare' ? <CompareScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'runs' ? <RunsScreen {...shared} place={place} /> : null}
       </main>
       {listed ? <KeyList onClose={() => setListed(false)} /> : null}

@@ -6,7 +6,7 @@ import type { Place, Screen } from './place';
 import { urlOf } from './place';
 import type { AppState } from './wire';
 
-export const TITLES: Record<Screen, string> = { prompt: 'Prompt', heads: 'Heads', cell: 'Cell', circuit: 'Circuit', runs: 'Runs' };
+export const TITLES: Record<Screen, string> = { prompt: 'Prompt', heads: 'Heads', cell: 'Cell', circuit: 'Circuit', compare: 'Compare', runs: 'Runs' };
 /** Screens that need no prompt. */
 const FREE: readonly Screen[] = ['prompt', 'runs'];
 

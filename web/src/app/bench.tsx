@@ -124,7 +124,7 @@ const Words = ({ edit }: { edit: Edit }) => {
 };
 
 /** The effect of what the address says, asked for once it has rested for a moment. */
-const useEffectOf = ({ server, place, prompt, cell }: BenchProps): { seen: EditSeen | null; trouble: Trouble | null; running: boolean } => {
+export const useEffectOf = ({ server, place, prompt, cell }: BenchProps): { seen: EditSeen | null; trouble: Trouble | null; running: boolean } => {
   const [seen, setSeen] = useState<EditSeen | null>(null);
   const [trouble, setTrouble] = useState<Trouble | null>(null);
   const [running, setRunning] = useState(false);

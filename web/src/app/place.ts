@@ -1,5 +1,5 @@
 // Where one is: the address holds everything that changes a number, and what is looked at.
-export type Screen = 'prompt' | 'heads' | 'cell' | 'circuit' | 'runs';
+export type Screen = 'prompt' | 'heads' | 'cell' | 'circuit' | 'compare' | 'runs';
 
 export interface Place {
   screen: Screen;
@@ -19,6 +19,8 @@ export interface Place {
   row: number | null;
   /** What the bench takes away, in words that the address can hold. */
   edits: string;
+  /** The prompt that this one is compared with. */
+  other: string;
   /** A walk through the circuit: where it begins (nothing: the answer), what was opened, what is looked at, and the
    * names that boxes were given. */
   root: string;
@@ -36,9 +38,9 @@ export interface Place {
 }
 
 export const DRAWS = 999;
-const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', runs: '/runs' };
+const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', compare: '/compare', runs: '/runs' };
 
-export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
+export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', other: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
 
 const whole = (text: string | null): number | null => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
@@ -61,6 +63,7 @@ export const placeOf = (url: string): Place => {
     role: given.get('role') ?? '',
     row: whole(given.get('r')),
     edits: given.get('e') ?? '',
+    other: given.get('p2') ?? '',
     root: given.get('root') ?? '',
     opened: given.get('o') ?? '',
     node: given.get('n') ?? '',
@@ -99,6 +102,7 @@ export const urlOf = (place: Place): string => {
   put('role', place.role);
   put('r', place.row);
   put('e', place.edits);
+  put('p2', place.other);
   put('root', place.root);
   put('o', place.opened);
   put('n', place.node);

@@ -1,4 +1,4 @@
-/*! headwise, from sources 3b63be569335e615694d1d87db758a4a47a4c00fa079eae192fbc667fe00fb65
+/*! headwise, from sources 30949383a43ce752a99dfd6c4e09594f509ffe14af3e1074b60ffc79fff9ec8c
 
 preact 11.2.0 (MIT)
 
