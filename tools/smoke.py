@@ -15,6 +15,7 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ SURNAME = "Mr. Dursley was thin. Mrs. Potter was kind. Mr. Durs"
 
 
 def _small() -> Any:
-    import headwise
+    headwise: Any = import_module("headwise")
     from headwise.toy.small_lm import DATA
 
     return headwise.load(DATA)
@@ -62,7 +63,7 @@ def app() -> str:
 
 def notebook() -> str:
     """A live widget holds the document of its explanation."""
-    import headwise
+    headwise: Any = import_module("headwise")
 
     made: Any = headwise.widget(_small(), PROMPT)
     assert made.live and made.document["prompt"]
@@ -71,9 +72,9 @@ def notebook() -> str:
 
 def cluster() -> str:
     """A worker process of Ray explains, with the same sentence as this process."""
-    import ray  # pyright: ignore[reportMissingImports]
+    ray: Any = import_module("ray")
 
-    import headwise
+    headwise: Any = import_module("headwise")
 
     def sentence() -> str:
         return str(headwise.explain(_small(), PROMPT).sentence)
@@ -138,14 +139,14 @@ def words() -> str:
     """textblob's lexicon knows that tables are nouns."""
     from headwise.naming.predicates.lexicon import lexicon_of
 
-    found = lexicon_of(["textblob"])
+    found: Any = lexicon_of(["textblob"])
     nouns = next(members for name, members in found.lists.items() if "noun" in name)
     assert "table" in nouns
     return f"{sum(map(len, found.lists.values()))} words"
 
 
 def _features() -> Any:
-    import headwise
+    headwise: Any = import_module("headwise")
     from headwise.toy.language import sentences
 
     lines = []
@@ -165,22 +166,20 @@ def umap() -> str:
 
     run = _features()
     item = run.bank.features[0]
-    figure = subspace_umap(run, str(item.head), item.name)
+    figure: Any = subspace_umap(run, str(item.head), item.name)
     return f"{sum(len(trace.x) for trace in figure.data if trace.x is not None)} points"
 
 
 def pandas() -> str:
-    """A circuit's edges as a DataFrame."""
-    import headwise
-
-    table = headwise.trace(_small(), PROMPT).to_pandas()
-    assert len(table) and len(table.columns)
-    return f"{len(table)} rows × {len(table.columns)} columns"
+    """A study's tables as DataFrames."""
+    tables: dict[str, Any] = _features().to_pandas()
+    assert tables and all(len(table.columns) for table in tables.values())
+    return f"{len(tables)} tables"
 
 
 def big() -> str:
     """A model that accelerate placed gives the sentence of the plain one."""
-    import headwise
+    headwise: Any = import_module("headwise")
     from headwise.toy.small_lm import DATA
 
     placed = headwise.load(DATA, device_map="auto")
