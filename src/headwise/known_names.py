@@ -22,9 +22,10 @@ from headwise.errors import HeadwiseError
 from headwise.scale.manifest import AGAIN, BasisShape, read_finished
 from headwise.strings import counted, in_short, shortened
 from headwise.types import Component, Estimate, Head, Side, Signal
-from headwise.validation import Index, Row, Sha256, Shape, check
+from headwise.validation import Index, Row, Sha256, Shape, check, require_schema
 
 KIND = "names"
+SCHEMA = 1
 DOCUMENT = "names.json"
 PAGE = "names.html"
 MAKE = "headwise name SOURCE --out DIR"
@@ -133,6 +134,8 @@ class KnownNames:
 
     @classmethod
     def _of_document(cls, document: Any, where: str, folder: str | None, page: bool) -> KnownNames:
+        if isinstance(document, dict):
+            require_schema(document.get("schema"), (SCHEMA,), where, AGAIN)
         found = check(_Document, document, where, AGAIN)
         of = found.settings
         names = [one.known(f"{PAGE}#{anchor(one.signal)}" if page else DOCUMENT) for one in found.signals]

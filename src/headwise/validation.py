@@ -63,6 +63,22 @@ def check(shape: type[Shaped], data: Any, where: str, hint: str = "") -> Shaped:
         raise HeadwiseError(f"{start}{_sentence(found[0], shape)}{more}{end}") from None
 
 
+def require_schema(found: Any, read: Sequence[int], where: str, again: str) -> None:
+    """Refuse a file whose schema number is none of those that are ``read``; a newer one asks for a newer headwise.
+
+    >>> require_schema(2, (1, 2), "run.json", "make it again")
+    >>> require_schema(3, (1, 2), "run.json", "make it again")
+    Traceback (most recent call last):
+    ...
+    headwise.errors.HeadwiseError: run.json has schema 3, this headwise reads up to 2: upgrade headwise to open it
+    """
+    if type(found) is int and found in read:
+        return
+    newer = type(found) is int and found > max(read)
+    what = "upgrade headwise to open it" if newer else again
+    raise HeadwiseError(f"{where} has schema {quoted(found)}, this headwise reads up to {max(read)}: {what}")
+
+
 def unfit(reason: str) -> PydanticCustomError:
     """What a shape's own validator raises: the reason goes into the line as it is."""
     return PydanticCustomError("unfit", "{reason}", {"reason": reason})

@@ -92,7 +92,7 @@ NOT_A_SHAPE: list[tuple[Change, str]] = [
     (lambda d: d.update(schema=2), "has schema 2, this headwise reads up to 1: upgrade"),
     (lambda d: d.update(schema=None), "has schema null"),
     (lambda d: d.update(schema=True), "has schema true"),
-    (lambda d: d.update(schema=0), "schema is 0, not 1"),
+    (lambda d: d.update(schema=0), "has schema 0, this headwise reads up to 1: trace it again"),
     (
         lambda d: d.pop("kind"),
         "is not a circuit: give a file that Circuit.save or `headwise trace --save FILE` wrote",

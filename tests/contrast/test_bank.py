@@ -92,7 +92,7 @@ def test_a_bank_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
 
 Change = Callable[[dict[str, Any], dict[str, torch.Tensor]], Any]
 WRONG: list[tuple[Change, str]] = [
-    (lambda r, t: r.update(schema=2), "is a feature bank of schema 2, not 1"),
+    (lambda r, t: r.update(schema=2), "has schema 2, this headwise reads up to 1: upgrade headwise"),
     (lambda r, t: r.pop("model"), "the field 'model' is missing"),
     (lambda r, t: r.pop("task"), "the field 'task' is missing"),
     (lambda r, t: r.pop("weight_hash"), "the field 'weight_hash' is missing"),

@@ -13,7 +13,7 @@ from headwise.circuits.schema import SCHEMA, CircuitShape, require_fit, require_
 from headwise.errors import HeadwiseError
 from headwise.files import write_json
 from headwise.known_names import KnownName
-from headwise.validation import check, quoted
+from headwise.validation import check, require_schema
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -117,11 +117,7 @@ def load(path: str | Path, model: Model | None = None) -> Circuit:
     data = jsons.read(path, "a circuit", GIVE)
     if not isinstance(data, dict) or data.get("kind") != "headwise-circuit":
         raise HeadwiseError(f"{where} is not a circuit: {GIVE}")
-    schema = data.get("schema")
-    if type(schema) is not int or schema > SCHEMA:
-        raise HeadwiseError(
-            f"{where} has schema {quoted(schema)}, this headwise reads up to {SCHEMA}: upgrade headwise to open it"
-        )
+    require_schema(data.get("schema"), (SCHEMA,), where, "trace it again")
     circuit = check(CircuitShape, data, f"the circuit {where}", "trace it again").circuit()
     circuit = in_order(circuit)
     if model is not None:

@@ -16,7 +16,7 @@ from headwise.files import write_bytes
 from headwise.scale import tensors as sealed
 from headwise.strings import printable, shortened
 from headwise.types import Head, Subspace
-from headwise.validation import Index, Row, Sha256, Shape, check, quoted
+from headwise.validation import Index, Row, Sha256, Shape, check, quoted, require_schema
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -175,7 +175,7 @@ class FeatureBank:
                 }
             )
             for part, value in (("query", f.query.basis), ("key", f.key.basis), ("sigma", f.sigma)):
-                tensors[f"{number}.{part}"] = value.double()
+                tensors[f"{number}.{part}"] = value.double().clone()  # sides may be one tensor
         header = {"schema": SCHEMA, "model": self.model, "weight_hash": self.weight_hash, "task": self.task}
         return sealed.to_bytes(tensors, {**header, "features": record})
 
@@ -187,8 +187,8 @@ class FeatureBank:
             raise HeadwiseError(f"there are no features at {str(path)!r}: make them with `headwise features`")
         where = f"the feature bank {str(path)!r}"
         record, tensors = _opened(path)
-        if isinstance(record, dict) and (schema := record.get("schema")) != SCHEMA:
-            raise HeadwiseError(f"{str(path)!r} is a feature bank of schema {quoted(schema)}, not {SCHEMA}")
+        if isinstance(record, dict):
+            require_schema(record.get("schema"), (SCHEMA,), where, AGAIN)
         about = check(_BankShape, record, where, AGAIN)
         expected = {f"{n}.{part}" for n in range(len(about.features)) for part in ("query", "key", "sigma")}
         if set(tensors) != expected:

@@ -27,7 +27,7 @@ from headwise.model.loading.store import cache_folder
 from headwise.randomness import keyed
 from headwise.tokens import NoTokenizer
 from headwise.types import Estimate, Head, HeadLike
-from headwise.validation import Index, Row, Sha256, Shape, check, quoted, unfit
+from headwise.validation import Index, Row, Sha256, Shape, check, quoted, require_schema, unfit
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -127,6 +127,8 @@ class HeadRoles:
         """Read roles; with ``model``, those of another model are refused."""
         where = f"the roles {str(path)!r}"
         data = jsons.read(path, "roles of heads", "give a file that HeadRoles.save wrote")
+        if isinstance(data, dict):
+            require_schema(data.get("schema"), (SCHEMA,), where, AGAIN)
         read = check(_RolesShape, data, where, AGAIN)
         if model is not None:
             model.require(read.model.weight_hash, where, of=read.model.name, do=AGAIN)

@@ -19,7 +19,7 @@ from headwise.basis_names import BasisKind, BasisName, Frame
 from headwise.errors import HeadwiseError
 from headwise.files import sha256_of
 from headwise.strings import printable, shortened
-from headwise.validation import Sha256, Shape, ShortText, check, quoted
+from headwise.validation import Sha256, Shape, ShortText, check, require_schema
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -116,10 +116,8 @@ def read_manifest(path: Path) -> Manifest:
     file = path / FILE
     found = jsons.read(file, "a run's manifest", AGAIN)
     schema = found.get("schema") if isinstance(found, dict) else None
-    if isinstance(schema, int) and schema not in READ:
-        raise HeadwiseError(
-            f"{str(file)!r} is of schema {quoted(schema)}, this version reads {READ[0]} to {READ[-1]}: {AGAIN}"
-        )
+    if isinstance(schema, int):
+        require_schema(schema, READ, repr(str(file)), AGAIN)
     manifest = check(Manifest, found, f"{str(file)!r} is not a run's manifest", AGAIN)
     rest = {key: value for key, value in found.items() if key != "sha256"}
     digests = (manifest.files, manifest.sha256)
