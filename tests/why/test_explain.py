@@ -377,7 +377,8 @@ def test_brackets_are_measured_by_their_probability(smollm2: Model) -> None:
 @pytest.mark.real
 def test_two_tokens_before_a_prompt_leave_it_a_circuit(smollm2: Model) -> None:
     circuit = headwise.trace(smollm2, "Well. " + PROMPT, answer=" Mary", wrong=" John")
-    assert "L23H3" in {node.name for node in circuit.nodes} and circuit.edges and not circuit.notes
+    assert "L23H3" in {node.name for node in circuit.nodes} and circuit.edges
+    assert all("of the answer passes" in note for note in circuit.notes)
 
 
 @pytest.mark.real

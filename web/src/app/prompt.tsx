@@ -66,7 +66,7 @@ export const PromptScreen = ({ server, state, go, place, prompt }: Shared) => {
           <span class="soft">Enter reads, Shift + Enter begins a line</span>
         </div>
       </form>
-      <p class="token-line" aria-label={`${tokens.length} tokens`}>
+      <p class="token-line" role="group" aria-label={`${tokens.length} tokens`}>
         {tokens.map((token) => (
           <bdi class="token">{pieces(token).map((part) => (part.space ? <span class="ws">{part.text}</span> : part.text))}</bdi>
         ))}

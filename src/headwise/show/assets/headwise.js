@@ -1,4 +1,4 @@
-/*! headwise, from sources 30949383a43ce752a99dfd6c4e09594f509ffe14af3e1074b60ffc79fff9ec8c
+/*! headwise, from sources 62aea8e55781a6089c7b4dd29e4d5a89d65dd4a1ab98f608002dad41325f720e
 
 preact 11.2.0 (MIT)
 
