@@ -62,7 +62,18 @@ def bank_file(model: Model, words: list[str], folder: Path) -> Path:
     return folder / "bank.safetensors"
 
 
-@pytest.mark.parametrize("make", [circuit_file, circuits_run, families_folder, bank_file])
+def folder_without_labels(model: Model, words: list[str], folder: Path) -> Path:
+    file = folder / "prose.jsonl"
+    file.write_text(
+        "\n".join(json.dumps({"text": one}) for one in sentences(words, 200, 20)), encoding="utf-8"
+    )
+    headwise.find_features(model, file, heads=["L2H1"], out=folder / "unlabelled")
+    return folder / "unlabelled"
+
+
+@pytest.mark.parametrize(
+    "make", [circuit_file, circuits_run, families_folder, bank_file, folder_without_labels]
+)
 def test_every_source_can_be_named_and_shown(
     make: Callable[[Model, list[str], Path], Path],
     model: Model,
@@ -74,7 +85,9 @@ def test_every_source_can_be_named_and_shown(
     source = make(model, words, tmp_path)
     chosen = read_source(model, str(source), top=3)
     assert 1 <= len(chosen) <= 3
-    assert {one.level for one in chosen.subjects} == {"feature" if make is bank_file else "signal"}
+    assert {one.level for one in chosen.subjects} == {
+        "feature" if make in (bank_file, folder_without_labels) else "signal"
+    }
     texts = sentences(words, 120, 18)
     (tmp_path / "texts.jsonl").write_text(
         "\n".join(json.dumps({"text": one}) for one in texts), encoding="utf-8"

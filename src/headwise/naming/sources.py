@@ -140,7 +140,7 @@ def _of_path(model: Model, path: Path, top: int | None) -> Subjects:
         from headwise.families.result import FamiliesResult
 
         return _of_run(model, FamiliesResult.load(path).run, top)
-    if kind.kind == "features":
+    if kind.kind in ("features", "unlabelled"):
         return _of_bank(model, path, top)
     raise HeadwiseError(
         f"{name!r} holds a run of another kind ({quoted_kind(kind)}): give one of circuits, families or features"
