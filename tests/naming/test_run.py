@@ -56,7 +56,7 @@ def model() -> Model:
 @pytest.fixture(scope="module")
 def corpus(model: Model) -> Corpus:
     """Texts of words that the tokenizer knows, drawn at random."""
-    known = [word for word in model.tokenizer.get_vocab() if word.isalpha() and word.isascii()]
+    known = sorted(word for word in model.tokenizer.get_vocab() if word.isalpha() and word.isascii())
     generator = keyed(0, "corpus")
     texts = []
     for _ in range(130):

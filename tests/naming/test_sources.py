@@ -27,7 +27,8 @@ def model() -> Model:
 
 @pytest.fixture(scope="module")
 def words(model: Model) -> list[str]:
-    return [word for word in model.tokenizer.get_vocab() if word.isalpha() and word.isascii()]
+    # Sorted: a tokenizer lists its vocabulary in another order every time.
+    return sorted(word for word in model.tokenizer.get_vocab() if word.isalpha() and word.isascii())
 
 
 def sentences(words: list[str], count: int, length: int) -> list[str]:
@@ -45,7 +46,7 @@ def circuits_run(model: Model, words: list[str], folder: Path) -> Path:
         json.dumps(
             {"prompt": one, "answer": words[n], "wrong": words[n + 30], "labels": {"half": str(n % 2)}}
         )
-        for n, one in enumerate(sentences(words, 6, 7))
+        for n, one in enumerate(sentences(words, 30, 7))
     ]
     (folder / "task.jsonl").write_text("\n".join(lines), encoding="utf-8")
     headwise.trace_many(model, str(folder / "task.jsonl"), out=folder / "circuits")
