@@ -123,10 +123,12 @@ def test_features_have_cells_in_context_and_numbers_of_held_out_texts(
 ) -> None:
     found, _ = run
     assert [one.head for one in found.heads] == ["L0H0", "L2H0"]
+    # An explanation leaves out what is not supported: the bank has to say it.
+    assert [one.supported for one in found.bank] == [one.claim.supported for one in found.features]
     assert found.held_out == COUNT // 3
     for one in found.features:
-        assert 0 < one.p <= 1 and one.p <= one.q + 1e-12 <= 1 + 1e-9
-        assert one.supported == (one.known and one.q <= 0.05)
+        assert 0 < one.claim.p <= 1 and one.claim.p <= one.claim.q + 1e-12 <= 1 + 1e-9
+        assert one.claim.supported == (one.known and one.claim.q <= 0.05)
         for cell in one.cells:
             assert (cell.text + 1) % 3 == 0  # each third text is held out
             assert cell.attention >= 0.2
@@ -169,15 +171,19 @@ def test_a_run_is_read_again_and_the_same_call_gives_the_same_bytes(
 
 
 def test_an_explanation_takes_the_bank(run: tuple[UnlabelledResult, Path]) -> None:
-    found, out = run
+    found, _ = run
     text = corpus().texts[2]
-    why = headwise.explain(small_model(), text, head="L0H0", features=out)
-    parts = why.what.features
-    assert [one.name for one in parts] == [one.name for one in found.bank.of("L0H0")]
-    assert sum(one.value for one in parts) + why.what.unexplained == pytest.approx(
-        why.what.log_odds, abs=1e-4
-    )
-    assert why.proof.features
+    supported = {one.name for one in found.of("L0H0") if one.claim.supported}
+    assert 0 < len(supported) < len(found.bank.of("L0H0"))
+    for bank in (found.bank, found.bank.with_unsupported()):
+        why = headwise.explain(small_model(), text, head="L0H0", features=bank)
+        parts = why.what.features
+        used = supported if bank is found.bank else {one.name for one in bank.of("L0H0")}
+        assert {one.name for one in parts} == used
+        assert sum(one.value for one in parts) + why.what.unexplained == pytest.approx(
+            why.what.log_odds, abs=1e-4
+        )
+        assert why.proof.features
 
 
 def head_texts(head: Head, *, flat: bool = False) -> tuple[HeadTexts, list[tuple[int, ...]]]:

@@ -149,7 +149,7 @@ def sparsity_result(found: SparsityResult) -> str:
 def unlabelled_result(found: UnlabelledResult) -> str:
     """The features of every head, with what may be said of each."""
     rows = [
-        (one.head, one.name, one.rank, one.share, one.swap.mean, one.null_share, one.q, one.verdict)
+        (one.head, one.name, one.rank, one.share, one.swap.mean, one.null_share, one.claim.q, one.verdict)
         for one in found.features
     ]
     numbers = [TableColumn(name=name, format=".2f") for name in ("attention", "swap", "placebo")]

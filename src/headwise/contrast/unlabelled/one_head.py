@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from headwise.claims import LEVEL
+from headwise.claims import claim
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.subspaces import principal_components
 from headwise.contrast.swaps import Edited, swap_test
@@ -25,6 +25,7 @@ from headwise.types import Head
 
 PLACEBOS = 100
 """Times that the attention is dealt anew."""
+NULL = "the spans of attention dealt anew"
 FEATURES = 10
 """Features of one head at most: as many as share one logit in an explanation."""
 CELLS = 40
@@ -190,12 +191,8 @@ def _feature(
         halves=found.halves[number],
         seeds=found.seeds[number],
         swap=test.share,
-        null="placebo",
-        draws=len(test.random_shares),
         null_share=sum(test.random_shares) / len(test.random_shares),
-        p=test.p_value,
-        q=test.p_value,
-        supported=False,
+        claim=claim(test.p_value, null=NULL, draws=len(test.random_shares), fit=found.known[number]),
         keys=_commonest(texts, [(int(cells.unit[i]), int(cells.key[i])) for i in strongest]),
         queries=_commonest(texts, [(int(cells.unit[i]), int(cells.row[i])) for i in strongest]),
         cells=tuple(_in_text(texts, parts, number, i) for i in _varied(parts, strongest)),
@@ -242,8 +239,3 @@ def _in_text(texts: HeadTexts, parts: CellParts, number: int, cell: int) -> Cell
         part=float(parts.contribution[number, cell]),
         without=float(parts.without[number, cell]),
     )
-
-
-def with_q(feature: UnlabelledFeature, q: float) -> UnlabelledFeature:
-    """The feature with its corrected p-value, and what follows from it."""
-    return replace(feature, q=q, supported=feature.known and q <= LEVEL)

@@ -10,7 +10,7 @@ from headwise.contrast.bank import FILE as BANK
 from headwise.contrast.bank import FeatureBank
 from headwise.contrast.unlabelled.pairs import FeaturePair
 from headwise.strings import counted
-from headwise.types import Estimate
+from headwise.types import Claim, Estimate
 
 if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
@@ -97,18 +97,10 @@ class UnlabelledFeature:
     """The same with other starts of the fit."""
     swap: Estimate
     """What exchanging it between the attended key and another one moves, as a share of exchanging whole keys."""
-    null: str
-    """What the swap is compared with: ``placebo``, the spans of attention dealt anew."""
-    draws: int
-    """How many placebos there are."""
     null_share: float
-    """Their mean share."""
-    p: float
-    """How often a placebo moves as much."""
-    q: float
-    """The same, corrected for all features of the run (Benjamini–Hochberg)."""
-    supported: bool
-    """Whether it is a feature of its own whose swap moves more than the placebos' (q ≤ 0.05)."""
+    """The mean share of the placebos: spans of attention dealt anew."""
+    claim: Claim
+    """Whether it is a feature of its own whose swap moves more than the placebos'."""
     keys: tuple[str, ...]
     """The commonest keys of its strongest cells."""
     queries: tuple[str, ...]
@@ -121,15 +113,16 @@ class UnlabelledFeature:
         """What may be said of it, in a word or two."""
         if not self.known:
             return "span only"
-        return "supported" if self.supported else "not supported"
+        return "supported" if self.claim.supported else "not supported"
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and lists."""
-        return {**asdict(self), "swap": self.swap.to_json()}
+        plain = {name: value for name, value in asdict(self).items() if name != "claim"}
+        return {**plain, "swap": self.swap.to_json(), **self.claim.to_json()}
 
     def to_row(self) -> dict[str, Any]:
         """One row of a table."""
-        row = {name: value for name, value in asdict(self).items() if name not in ("cells", "swap")}
+        row = {name: value for name, value in self.to_json().items() if name not in ("cells", "swap")}
         words = {name: " ".join(row[name]) for name in ("keys", "queries")}
         return {
             **row,
@@ -231,7 +224,7 @@ class UnlabelledResult:
         return read_value(cls, folder, bank=FeatureBank.load(folder))
 
     def __repr__(self) -> str:
-        supported = sum(one.supported for one in self.features)
+        supported = sum(one.claim.supported for one in self.features)
         return (
             f"UnlabelledResult({self.corpus!r} in {self.model!r}: {counted(len(self.features), 'feature')} of "
             f"{counted(len(self.heads), 'head')}, {supported} supported)"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from headwise.claims import corrected
+from headwise.claims import claims
 from headwise.contrast.bank import FeatureBank
 from headwise.contrast.heads import MOST
 from headwise.contrast.unlabelled.collect import PART, Scanned, TextRows, TextScanJob, VectorsJob
-from headwise.contrast.unlabelled.one_head import PLACEBOS, HeadFound, HeadTexts, find_in_head, with_q
+from headwise.contrast.unlabelled.one_head import NULL, PLACEBOS, HeadFound, HeadTexts, find_in_head
 from headwise.contrast.unlabelled.pairs import (
     FeaturePair,
     alike,
@@ -192,7 +192,13 @@ class _TextStudy:
         if not found:
             raise HeadwiseError(f"no head has features in {self.corpus!r}: {self.warnings[0]}")
         features = [one for head in found for one in head.features]
-        q = corrected([one.p for one in features])
+        held = claims(
+            [one.claim.p for one in features],
+            null=NULL,
+            draws=features[0].claim.draws,
+            group="all features of the run",
+            fit=[one.known for one in features],
+        )
         return UnlabelledResult(
             model=self.model.name,
             weight_hash=self.model.weight_hash,
@@ -201,14 +207,17 @@ class _TextStudy:
             held_out=len(held_out),
             sinks=int(scan.sinks()[:, 1:].sum()),
             heads=tuple(one.row for one in found),
-            features=tuple(with_q(one, value) for one, value in zip(features, q, strict=True)),
+            features=tuple(replace(one, claim=claim) for one, claim in zip(features, held, strict=True)),
             pairs=tuple(pair for head in found for pair in self._pairs(head)),
             warnings=tuple(self.warnings),
             bank=FeatureBank(
                 self.model.name,
                 self.model.weight_hash,
                 self.corpus,
-                tuple(one for head in found for one in head.bank),
+                tuple(
+                    replace(one, supported=claim.supported)
+                    for one, claim in zip((one for head in found for one in head.bank), held, strict=True)
+                ),
             ),
             config=config,
         )

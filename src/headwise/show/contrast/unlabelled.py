@@ -104,7 +104,7 @@ def _features_table(features: list[UnlabelledFeature], head: str) -> RenderableT
             f"{one.share:.2f}",
             f"{one.swap.mean:.2f}",
             f"{one.null_share:.2f}",
-            f"{one.q:.3f}",
+            f"{one.claim.q:.3f}",
             f"{one.alignment:+.2f}",
             f"{one.halves:.2f}",
             f"{one.seeds:.2f}",
@@ -154,7 +154,7 @@ def _features(features: list[UnlabelledFeature]) -> Table:
         TableColumn(name="low", format=".2f"): lambda one: one.swap.low,
         TableColumn(name="high", format=".2f"): lambda one: one.swap.high,
         TableColumn(name="placebo", format=".2f"): lambda one: one.null_share,
-        TableColumn(name="q", format=".3f"): lambda one: one.q,
+        TableColumn(name="q", format=".3f"): lambda one: one.claim.q,
         TableColumn(name="alignment", format="+.2f"): lambda one: one.alignment,
         TableColumn(name="halves", format=".2f"): lambda one: one.halves,
         TableColumn(name="starts", format=".2f"): lambda one: one.seeds,
@@ -181,7 +181,7 @@ def _cell_item(cell: CellInText) -> str:
 
 def _head_section(found: UnlabelledResult, head: UnlabelledHead) -> Section:
     features = found.of(head.head)
-    supported = sum(one.supported for one in features)
+    supported = sum(one.claim.supported for one in features)
     blocks = [_features(features), Figure(spectrum(head), PROSE("spectrum figure")), Markdown(PROSE("cells"))]
     for one in features:
         title = f"**{literal(one.name)}**, {one.verdict}: {one.share:.0%} of the attention"
@@ -251,7 +251,7 @@ def unlabelled_report(found: UnlabelledResult) -> Report:
         facts={
             "heads": str(len(found.heads)),
             "features": str(len(found.features)),
-            "supported": str(sum(one.supported for one in found.features)),
+            "supported": str(sum(one.claim.supported for one in found.features)),
             "not told apart": f"{sum(not pair.told_apart for pair in found.pairs)} of {len(found.pairs)} pairs",
         },
     )
