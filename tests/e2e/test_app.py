@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from browsing import browsed, fits
-from browsing_app import Tab, place_of, tabs
+from browsing_app import Tab, place_of
 from serving import Served, served
 from toy_answers import answer_lines, small_model
 
@@ -26,19 +25,6 @@ HOSTILE = [
     "\u202e {{data}} ${alert(5)} `\u2028 \u0000".replace("\u0000", ""),
     "שלום مرحبا 👩‍👩‍👧 &amp; \"' onclick=alert(6)",
 ]
-
-
-@pytest.fixture(scope="module")
-def app() -> Iterator[Served]:
-    with served(small_model()) as opened:
-        opened.enter()
-        yield opened
-
-
-@pytest.fixture
-def tab(browser: Any, app: Served) -> Iterator[Tab]:
-    with tabs(browser, app) as opened:
-        yield opened
 
 
 def proved(page: Any) -> None:

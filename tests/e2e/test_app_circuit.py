@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from browsing import browsed, fits
-from browsing_app import Tab, place_of, tabs
-from serving import Served, served
+from browsing_app import Tab, place_of
 from toy_answers import answer_lines, small_model
 
 from headwise.circuits.trace import trace
@@ -16,19 +14,6 @@ from headwise.why.explain import explain
 
 pytestmark = [browsed, pytest.mark.slow]
 PROMPT = answer_lines(3)[0]["prompt"]
-
-
-@pytest.fixture(scope="module")
-def app() -> Iterator[Served]:
-    with served(small_model()) as opened:
-        opened.enter()
-        yield opened
-
-
-@pytest.fixture
-def tab(browser: Any, app: Served) -> Iterator[Tab]:
-    with tabs(browser, app) as opened:
-        yield opened
 
 
 def boxes(page: Any) -> set[str]:

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from browsing import browsed, fits
-from browsing_app import Tab, place_of, tabs
-from serving import TAB, Served, served
+from browsing_app import Tab, place_of
+from serving import TAB, Served
 from toy_answers import answer_lines, small_model
 
 pytestmark = [browsed, pytest.mark.slow]
 FIRST, SECOND = (line["prompt"] for line in answer_lines(3)[:2])
-
-
-@pytest.fixture(scope="module")
-def app() -> Iterator[Served]:
-    with served(small_model()) as opened:
-        opened.enter()
-        yield opened
-
-
-@pytest.fixture
-def tab(browser: Any, app: Served) -> Iterator[Tab]:
-    with tabs(browser, app) as opened:
-        yield opened
 
 
 def lines(page: Any, title: str) -> list[list[str]]:

@@ -12,11 +12,6 @@ from odd_tokens import IMAGE, ODD, ODD_SHOWN
 pytestmark = browsed
 
 
-@pytest.fixture
-def data() -> Document:
-    return document()
-
-
 def test_hostile_text_is_text(show: Opener) -> None:
     data = document([*ODD, IMAGE, " to"])
     data["answer"] |= {"text": " <img src=x onerror=alert(2)>", "wrong": " שלום", "predicted": "</script>"}

@@ -32,6 +32,11 @@ WORDS = (
 )
 
 
+def rows_of(data: Document, side: str) -> list[dict[str, Any]]:
+    """The writers of one side of its table."""
+    return [row for row in data["who"] if row["side"] == side]
+
+
 def page_of(data: Document) -> str:
     return mounted("an explanation", data, "")
 
