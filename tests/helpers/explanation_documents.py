@@ -87,6 +87,7 @@ def document(
             "baseline": -math.log(max(1, keys - 1)),
             "keys": keys,
             "error": 2e-7,
+            "tolerance": 3e-4,
             **{side: _balance(r["log_odds"] for r in who if r["side"] == side) for side in ("query", "key")},
             "channels": _balance(columns),
         },
@@ -134,6 +135,7 @@ def document(
             "after": {"attention": 0.09, "probability": 0.3, "lead": 2.2, "log_probability": -1.2},
             "predicted": 0.09,
             "error": 1e-7,
+            "tolerance": 8e-5,
             "next": {
                 "writers": [{"writer": "MLP18", "reads": None}, {"writer": "L18H2", "reads": 1}],
                 "after": 0.4,

@@ -14,7 +14,7 @@ FEW = ("gpt2", "llama", "qwen3", "gemma2")
 """Tiny variants that differ most: in positions, norms, biases, groups, windows and caps."""
 _ALL = {
     Path(__file__).parent.parent / "model" / f"test_{name}.py"
-    for name in ("capture", "check", "edits", "stream")
+    for name in ("capture", "check", "edits", "half_precision", "stream")
 }
 
 

@@ -73,6 +73,26 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+STEPS = 8
+"""Rounded results between the stream and a query or key, at most: the norm's product and its gain, the projection and
+its bias, a norm of queries and keys, and two products and a sum of the rotation."""
+FULL = 1e-5
+"""Of float32, whose long sums round inside; the norms of a float64 model round to float32, too."""
+
+
+def identity_tolerance(dtype: torch.dtype) -> float:
+    """The relative error that a sum of parts may show against a vector of a model in this precision.
+
+    Parts are computed in float32 or float64 from what a half-precision model handed over, but the model itself rounded
+    every result on the way, each by at most the unit roundoff of its type. The tests hold every family to this, and to
+    how far the model is from the same weights in float32.
+
+    >>> [identity_tolerance(kind) for kind in (torch.float32, torch.bfloat16, torch.float16)]
+    [1e-05, 0.03125, 0.00390625]
+    """
+    return STEPS * torch.finfo(dtype).eps / 2 if dtype in (torch.float16, torch.bfloat16) else FULL
+
+
 def raw_scores(query: Tensor, key: Tensor, scale: float, cap: float | None) -> Tensor:
     """Scaled and soft-capped logits [..., n, columns] before the mask, in at least float32."""
     return soft_cap(at_least_float32(query) @ at_least_float32(key).mT * scale, cap)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from headwise.model.attend import identity_tolerance
 from headwise.model.reading import side_maps
 from headwise.tracing.causes import log_odds, log_odds_gradient
 from headwise.tracing.search import LayerChunk, LayerSearch, Rules
@@ -154,6 +155,21 @@ class LogOddsTable:
         """How far sums over channels and over writers are from the total, at most."""
         sums = [self.what, self.query.rows, self.key.rows]
         return max(abs(float(one.sum(dtype=torch.float64)) - self.total) for one in sums)
+
+    @property
+    def tolerance(self) -> float:
+        """How far they may be, in the model's precision.
+
+        A query or key that is off by its relative tolerance moves scale · Σ g_t q·k_t by no more than that times
+        scale · Σ |g_t| ‖q‖ ‖k_t‖.
+        """
+        head, up = self.cell.head, self.query.up
+        query = up.q[head.layer, head.index, self.cell.query].double()
+        keys = up.k[head.layer, head.index // up.group].double()
+        reach = (
+            float(up.scale[head.layer]) * float(self.gradient.abs() @ keys.norm(dim=-1)) * float(query.norm())
+        )
+        return identity_tolerance(up.stream.model.dtype) * reach
 
 
 def log_odds_table(up: PromptWrites, cell: Cell) -> LogOddsTable:

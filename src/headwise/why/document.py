@@ -217,6 +217,7 @@ def _log_odds(what: What, who: Who) -> dict[str, Any]:
         "baseline": -math.log(what.keys - 1) if what.keys > 1 else 0.0,
         "keys": what.keys,
         "error": what.error,
+        "tolerance": what.tolerance,
         **{side: _signed(totals) for side, totals in who.totals.items()},
         "channels": _signed(what.by_channel),
     }

@@ -127,6 +127,9 @@ class Proof:
     """Named features, removed and swapped."""
     signals: SignalsTest | None = None
     """The cause in finer parts, beside controls of its own."""
+    tolerance: float | None = None
+    """How far predicted and observed attention may differ, in the model's precision; None where nothing was
+    predicted."""
 
     @property
     def error(self) -> float:
@@ -213,7 +216,15 @@ def prove(
     seen = seen[len(tests) :]
     after = None if cause is None else seen.pop(0)
     path = None if without is None else _at(seen.pop(0), 0.0)
-    proven = Proof(None if cause is None else cause.side, before, path, features=named)
+    # d A = A (1 − A) d log-odds, so attention moves by at most a quarter of what the log-odds do
+    allowed = min(1.0, table.tolerance / 4)
+    proven = Proof(
+        None if cause is None else cause.side,
+        before,
+        path,
+        features=named,
+        tolerance=allowed if named else None,
+    )
     if cause is None or after is None:
         return proven
     best = NextBest(others, left, _at(seen.pop(0), left)) if others and left is not None else None
@@ -228,6 +239,7 @@ def prove(
         controls=tuple(_tested(one, effects, change) for one in foreseen.controls),
         features=named,
         signals=foreseen.signals,
+        tolerance=allowed,
     )
 
 

@@ -41,6 +41,7 @@ def proof_json(proof: Proof) -> dict[str, Any]:
         "after": None if proof.after is None else outcome_json(proof.after),
         "predicted": proof.predicted,
         "error": proof.error,
+        "tolerance": proof.tolerance,
         "next": None
         if best is None
         else {
@@ -119,6 +120,7 @@ def features_json(what: What, who: Who, proof: Proof) -> dict[str, Any]:
                 "name": feature.name,
                 "log_odds": feature.log_odds,
                 "error": feature.error,
+                "tolerance": what.tolerance,
                 "writers": [
                     {**component(w.component), "side": w.side, "position": w.position, "log_odds": w.log_odds}
                     for w in feature.writers[:FEATURE_WRITERS]

@@ -113,6 +113,8 @@ class What:
     """The strongest other keys."""
     error: float
     """How far the channels' and the writers' sums are from the log-odds, at most."""
+    tolerance: float
+    """How far they may be, in the model's precision."""
 
     @property
     def unexplained_share(self) -> float:
@@ -175,6 +177,7 @@ def what(up: PromptWrites, table: LogOddsTable, features: Sequence[BankFeature] 
         unexplained=table.total - sum(part.value for part in feature_parts),
         rivals=tuple(_rival(key, pattern, by_channel, s) for key in rivals.topk(number).indices.tolist()),
         error=table.error,
+        tolerance=table.tolerance,
     )
 
 

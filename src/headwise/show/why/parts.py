@@ -53,7 +53,8 @@ def what_in_full(why: Explanation, split: ChannelSplit, top: int) -> RenderableT
     lines += [
         "",
         f"log-odds {why.what.log_odds:+.3f} against an even row, logit {why.what.logit:.3f}, in "
-        f"{counted(len(parts), 'channel')} (error {why.what.error:.1e}, condition {condition:.3g})",
+        f"{counted(len(parts), 'channel')} (error {why.what.error:.1e}, allowed "
+        f"{why.what.tolerance:.0e}; condition {condition:.3g})",
         f"channels that rebuild 90 % of the relative logit {why.what.relative:+.3f}: {split.channels_needed}, along "
         f"rotated directions {split.control_channels_needed}",
         f"sparsity {split.sparsity:.3f} (lower is sparser), along rotated directions {split.control_sparsity:.3f}",
@@ -99,7 +100,10 @@ def who_in_full(why: Explanation, top: int) -> RenderableType:
         if len(removed) > top:
             parts.append(Text(f"… and {len(removed) - top} more"))
     parts.append(
-        Text(f"\nboth sides sum to the log-odds within {why.what.error:.1e}; * belongs to the cause")
+        Text(
+            f"\nboth sides sum to the log-odds within {why.what.error:.1e} (allowed {why.what.tolerance:.0e}); "
+            "* belongs to the cause"
+        )
     )
     return Group(*parts)
 

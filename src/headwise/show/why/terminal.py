@@ -232,7 +232,15 @@ def _proof(why: Explanation) -> list[RenderableType]:
             "removed from the query" if test.kind == "ablation" else "swapped with the rival"
         )
         rows.append((name, f"{test.predicted:.4f}", *_outcome(test.observed), f"{test.percentile:.0f} %"))
-    return [_heading("Proof"), _table(columns, rows), *_notes(proof), *_finer(why)]
+    return [_heading("Proof"), _table(columns, rows), *_notes(proof), *_finer(why), _exactness(why)]
+
+
+def _exactness(why: Explanation) -> RenderableType:
+    """Every identity's error beside its tolerance."""
+    line = f"sums are within {why.what.error:.0e} of the log-odds (allowed {why.what.tolerance:.0e})"
+    if why.proof.tolerance is not None:
+        line += f", predicted attention within {why.proof.error:.0e} (allowed {why.proof.tolerance:.0e})"
+    return Text(line)
 
 
 def _finer(why: Explanation) -> list[RenderableType]:
