@@ -28,8 +28,7 @@ LONG   := hostile or calibration or cluster
 # needs. TORCH_INDEX= (empty) does without it; where it is out of reach, pip goes on with what it can reach.
 TORCH_INDEX ?= $(if $(filter Linux,$(shell uname -s)),https://download.pytorch.org/whl/cpu)
 
-.PHONY: setup demo app check check-rest check-lint check-beside test test-rest test-beside test-long test-all fuzz lint \
-        bench web docs reference wheel extras lock clean
+.PHONY: setup demo app check check-fast check-lint test test-long test-all fuzz lint bench web docs reference wheel extras lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -65,38 +64,28 @@ demo: setup
 app: setup
 	@$(BIN)/headwise app "$(PROMPT)"
 
-# Two jobs at a time, a core for each. The first one is watched as it runs; what the others have to say is kept in files
-# and comes after it. All are children in the foreground, so that Ctrl-C ends every one of them. Tiny models gain nothing
-# from a second thread, and threads that wait must not take a core.
-at_once = rm -f $(2); $(MAKE) --no-print-directory -kj2 $(1); status=$$?; cat $(2); exit $$status
-PYTEST := exec $(BIN)/python -m pytest --durations=10
-SAID   := $(addprefix $(VENV)/,lint.log beside.log)
-check-rest check-beside test-rest test-beside: export OMP_NUM_THREADS = 1
-check-rest check-beside: export OMP_WAIT_POLICY = passive
+# Two processes, a core for each: one that runs out of tests takes some from the other. Tiny models gain nothing from a
+# second thread, and threads that wait must not take a core.
+PYTEST := $(BIN)/python -m pytest --durations=10 -n 2 --dist worksteal
+check-fast test test-long: export OMP_NUM_THREADS = 1
+check-fast: export OMP_WAIT_POLICY = passive
 
-# Types take as long as a third of the tests, so these follow them while the rest go on.
-BESIDE := $(addprefix tests/,bases circuits cli contrast families tasks toy)
-FAST   := -m "not (real or slow or $(LONG))" --ignore=tests/e2e
+# Format, lint and types go on beside the tests, and what they have to say comes after. All are children in the
+# foreground, so that Ctrl-C ends every one of them.
 check: setup
-	@$(call at_once,check-rest check-lint check-beside,$(SAID))
-check-rest:
-	@$(PYTEST) $(FAST) $(addprefix --ignore=,$(BESIDE))
+	@rm -f $(VENV)/lint.log; $(MAKE) --no-print-directory -kj2 check-fast check-lint; status=$$?; \
+	  cat $(VENV)/lint.log; exit $$status
+check-fast:
+	@$(PYTEST) -m "not (real or slow or $(LONG))" --ignore=tests/e2e
 check-lint:
 	@exec $(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1
-check-beside:
-	@$(PYTEST) $(FAST) $(BESIDE) >$(VENV)/beside.log 2>&1
 
-FIRST := $(addprefix tests/,bases circuits cli contrast model sinks survey)
 test: setup
-	@$(call at_once,test-rest test-beside,$(VENV)/beside.log)
-test-rest:
-	@$(PYTEST) $(addprefix --ignore=,$(FIRST))
-test-beside:
-	@$(PYTEST) $(FIRST) >$(VENV)/beside.log 2>&1
+	@$(PYTEST)
 
 # What test-all adds to test.
 test-long: setup
-	@$(BIN)/python -m pytest --durations=10 -m "$(LONG)"
+	@$(PYTEST) -m "$(LONG)"
 
 test-all: test test-long
 

@@ -29,7 +29,7 @@ from headwise.scale import disk, folder, work
 from headwise.scale.folder import WORK
 from headwise.toy.small_lm import DATA
 
-pytestmark = pytest.mark.usefixtures("small_shards")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_shards")]
 
 
 @pytest.mark.parametrize("stage", ["finding heads", "fitting box", "testing swaps"])

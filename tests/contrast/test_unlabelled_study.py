@@ -34,6 +34,8 @@ from headwise.scale.work import Chunk, cut
 from headwise.toy.language import sentences
 from headwise.types import Estimate, Head
 
+pytestmark = pytest.mark.slow
+
 COUNT = 60
 
 

@@ -21,6 +21,8 @@ from headwise.families.result import FamiliesResult
 from headwise.known_names import KnownNames
 from headwise.model.model import Model
 
+pytestmark = pytest.mark.slow
+
 WORDINGS = 8
 
 

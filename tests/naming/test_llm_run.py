@@ -27,6 +27,8 @@ from headwise.naming.texts import Texts
 from headwise.toy.language import sentences
 from headwise.toy.small_lm import DATA
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("openai")
 
 HEADS = "L1H3,L2H2"

@@ -21,6 +21,8 @@ from headwise.naming.texts import Texts
 from headwise.show.naming.page import names_page
 from headwise.show.naming.terminal import names_table
 
+pytestmark = pytest.mark.slow
+
 ANIMAL = Rule.parse([["source.category=animal", "not destination.category=name"]])
 PLACE = Rule.parse([["source.category=place", "destination.category=name"]])
 BOTH = Rule(ANIMAL.conjunctions + PLACE.conjunctions)

@@ -35,6 +35,8 @@ from headwise.survey.collect import trace_many
 from headwise.survey.records import CircuitRun
 from headwise.toy.small_lm import DATA
 
+pytestmark = pytest.mark.slow
+
 CHUNKS = ["000-000000000.chunk", "000-000000032.chunk"]
 
 

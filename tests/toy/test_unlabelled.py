@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from headwise.toy.payload import PayloadSetup, World
 from headwise.toy.payload_train import Trained
 from headwise.toy.unlabelled import recover_cell
+
+pytestmark = pytest.mark.slow
 
 
 def solved(ranks: tuple[int, ...], latents: str = "discrete", d_head: int = 8) -> Trained:
