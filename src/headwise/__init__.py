@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from headwise.why.explain import explain as explain
     from headwise.why.explanation import Explanation as Explanation
     from headwise.why.head_effects import intervene_heads as intervene_heads
+    from headwise.why.pair.explain import explain_difference as explain_difference
+    from headwise.why.pair.result import PromptDifference as PromptDifference
     from headwise.why.vocabulary import HeadVocabulary as HeadVocabulary
     from headwise.why.vocabulary import head_vocabulary as head_vocabulary
 
@@ -96,6 +98,8 @@ _NAMES = {
     "why.explain": "explain",
     "why.explanation": "Explanation",
     "why.head_effects": "intervene_heads",
+    "why.pair.explain": "explain_difference",
+    "why.pair.result": "PromptDifference",
     "why.vocabulary": "HeadVocabulary head_vocabulary",
 }
 """Where the public names live; the block above says the same to type checkers, and a test compares the two."""

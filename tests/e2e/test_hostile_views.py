@@ -121,6 +121,18 @@ def test_an_explanation(inert: Callable[[str], str], why: Explanation) -> None:
     assert "<img src=x" in inert(why_page(why))
 
 
+def test_a_difference_between_two_prompts(inert: Callable[[str], str]) -> None:
+    found = headwise.explain_difference(worded_model(), [4, 5, 6, 7, 8], [4, 9, 6, 7, 8], draws=19)
+    here, there = (
+        replace(one, prompt=ALL, predicted=ALL, tokens=(ALL,) * len(one.tokens))
+        for one in (found.here, found.there)
+    )
+    answer = replace(found.answer, text=ALL, wrong_text=ALL, predicted=ALL)
+    hostile = replace(found, model=ALL, here=here, there=there, answer=answer)
+    assert "<img src=x" in inert(cell(hostile._repr_html_()))
+    assert "<img src=x" in inert(hostile.to_html())
+
+
 def test_attribution(inert: Callable[[str], str]) -> None:
     rows = [
         AttributionRow(
@@ -245,6 +257,7 @@ def test_every_view_is_in_this_file() -> None:
         "contrast/unlabelled/result.py",
         "naming/result.py",
         "why/explanation.py",
+        "why/pair/result.py",
         "why/vocabulary.py",
         "circuits/circuit.py",
         "sinks/result.py",

@@ -91,10 +91,10 @@ def test_other_writers_are_scaled_to_the_length_of_the_cause() -> None:
     found = _cause(table, "query")
     taken = module._whole(table, found)
     labels = (str(table.cell), "query")
-    both = module._writers(table.query, taken, 0, 50, labels, whole=True)
+    both = module._writers(module.Pool.of(table.query), taken, 0, 50, labels, whole=True)
     assert both is not None
     rows, plain = both
-    alone = module._writers(table.query, taken, 0, 50, labels, whole=False)
+    alone = module._writers(module.Pool.of(table.query), taken, 0, 50, labels, whole=False)
     assert alone is not None and torch.equal(alone, rows)
     # The second form is the same sets, as they are: only their lengths differ.
     cosine = torch.nn.functional.cosine_similarity(rows, plain, dim=1)
@@ -139,7 +139,7 @@ def test_of_too_few_writers_nobody_can_say_whether_it_is_these() -> None:
                 heads = int((taken.members < carried).sum())
                 rest = len(found) - heads
                 pool = len(one) - carried
-                drawn = module._writers(one, taken, 0, 5, ("any",), whole=True)
+                drawn = module._writers(module.Pool.of(one), taken, 0, 5, ("any",), whole=True)
                 if not heads:
                     few = comb(pool, rest) < 20 or pool - rest <= rest
                     assert (drawn is None) >= few

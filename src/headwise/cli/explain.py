@@ -80,6 +80,14 @@ def explain(
             callback=options.texts,
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Another prompt: why is this read here, and not there?",
+            metavar="PROMPT",
+            callback=options.one_text,
+        ),
+    ] = None,
     align: options.Alignment = None,
     vocabulary: Annotated[
         bool,
@@ -100,6 +108,11 @@ def explain(
     the token that it reads.
     """
     text = read_prompt(prompt, prompt_file)
+    if against is not None:
+        from headwise.cli.explain_more import explain_against
+
+        explain_against(context, text, against)
+        return
     if row:
         options.refuse_unused(context, ROW, "is not used with --row")
         banks = _banks(features, unsupported)
@@ -110,7 +123,9 @@ def explain(
     if only is None:
         options.refuse_unused(context, every - {"top"}, "is used only with --only")
     if align is not None and len(transfer or []) != 1:
-        raise HeadwiseError("--align is used with one --transfer PROMPT: give it, or leave --align out")
+        raise HeadwiseError(
+            "--align is used with --against PROMPT or one --transfer PROMPT: give it, or leave --align out"
+        )
     if open_page and html is None:
         html = Path("explanation.html")
         refuse_unwritable(html)

@@ -32,6 +32,12 @@ def texts(context: typer.Context, parameter: typer.CallbackParam, value: list[st
     return value or []
 
 
+def one_text(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+    """One text of an option; an empty one is refused."""
+    texts(context, parameter, None if value is None else [value])
+    return value
+
+
 def _output(value: Path | None) -> Path | None:
     if value is not None:
         refuse_unwritable(value)

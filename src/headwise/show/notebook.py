@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headwise.sparsity.result import SparsityResult
     from headwise.survey.records import CircuitRun
     from headwise.why.explanation import Explanation
+    from headwise.why.pair.result import PromptDifference
     from headwise.why.proof import Outcome
     from headwise.why.vocabulary import HeadVocabulary
 
@@ -62,6 +63,13 @@ def _said(circuit: Circuit) -> str:
     )
     sizes = f"{len(circuit.heads)} head firings, {len(circuit.nodes)} nodes, {len(circuit.edges)} edges"
     return f"{of}: {sizes}{through}."
+
+
+def prompt_difference(found: PromptDifference) -> str:
+    """The sentence, both prompts, and the writers with the largest differences."""
+    from headwise.show.why.difference import difference_tables
+
+    return notebook(found.sentence, *(table.html(bare=True) for table in difference_tables(found)))
 
 
 def features_result(run: FeaturesResult) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -71,29 +71,46 @@ def writer_set(table: LogOddsTable, side: Side, threshold: float) -> WriterSet:
     width = FIRST
     while True:
         chosen = ranked[:width]
-        rows = _rows(table, one.logits(chosen), threshold)
-        count = int(first_below(rows)[0])
-        if count or width >= len(ranked):
+        rows = rows_to_take(table, one.logits(chosen), threshold)
+        found = fewest(rows)
+        if found is not None or width >= len(ranked):
             break
         width *= 4
-    if not count:
+    if found is None:
         return nobody
+    return WriterSet(
+        side=side,
+        attention=table.attention,
+        threshold=threshold,
+        after=table.attention - sum(found.drops),
+        members=tuple(one.writer(int(chosen[i])) for i in found.kept),
+        drops=found.drops,
+        order=found.order,
+    )
+
+
+class Fewest(NamedTuple):
+    """Which of some candidates are taken, in the order of their removal."""
+
+    kept: list[int]
+    drops: tuple[float, ...]
+    """The attention that each removal took."""
+    order: Order
+
+
+def fewest(rows: Rows) -> Fewest | None:
+    """The smaller 1-minimal set of two greedy orders, the given one's where they are equal; None where all candidates
+    together do not take the attention below the threshold."""
+    count = int(first_below(rows)[0])
+    if not count:
+        return None
     order: Order = "fixed"
     kept = _minimal(rows, list(range(count)))
     again = _rescored(rows, count)
     smaller = kept if again is None else _minimal(rows, again)
     if len(smaller) < len(kept):
         order, kept = "rescored", smaller
-    drops = _drops(rows, kept)
-    return WriterSet(
-        side=side,
-        attention=table.attention,
-        threshold=threshold,
-        after=table.attention - sum(drops),
-        members=tuple(one.writer(int(chosen[i])) for i in kept),
-        drops=drops,
-        order=order,
-    )
+    return Fewest(kept, _drops(rows, kept), order)
 
 
 def headline(sets: Sequence[WriterSet]) -> WriterSet | None:
@@ -116,7 +133,7 @@ def next_best(table: LogOddsTable, found: WriterSet) -> tuple[tuple[Component, .
     return members, attention_without(table, found.side, members) if members else table.attention
 
 
-def _rows(table: LogOddsTable, candidates: Tensor, threshold: float) -> Rows:
+def rows_to_take(table: LogOddsTable, candidates: Tensor, threshold: float) -> Rows:
     """The cell's row of logits and rows [m, T] to take from it."""
     device = table.logits.device
     return Rows(

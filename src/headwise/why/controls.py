@@ -15,6 +15,7 @@ which leave no more attention than the cause does.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
 
@@ -62,7 +63,7 @@ class Taken:
     """What the cause takes away: vectors in head space, and the row over keys that leaves with them."""
 
     members: Tensor
-    """[n]: the rows of its writers in the table."""
+    """[n]: its writers, by their places in the pool."""
     unused: Tensor
     """Channels that the cause does not use."""
     number: int
@@ -71,10 +72,32 @@ class Taken:
     """[places, d_head]: one place, the query, or every key (zero where the row sees none)."""
     logits: Tensor
     """[T]"""
+    whole: Tensor
+    """[places, d_head]: its writers with all their channels."""
 
     @property
     def length(self) -> Tensor:
         return self.vectors.norm()
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Everything that could have been taken instead: N writers."""
+
+    possible: Tensor
+    """[N]: False for a writer that cannot have written."""
+    heads: Tensor
+    """[N]: True for a head."""
+    written: Callable[[Tensor], Tensor]
+    """What some of them are in head space: [n, places, d_head]."""
+    logits: Callable[[Tensor], Tensor]
+    """What they add to the row of logits: [n, T]."""
+
+    @classmethod
+    def of(cls, one: SideTable) -> Pool:
+        """The writers of one side of a cell."""
+        heads = torch.arange(len(one)) < one.up.n_carried(one.cell.head.layer)
+        return cls(one.possible, heads, one.written, one.logits)
 
 
 def controls(
@@ -85,23 +108,42 @@ def controls(
     whole = isinstance(found, WriterSet)
     taken = _whole(table, found) if whole else _signals(table, found)
     labels = (str(table.cell), found.side, *(() if whole else ("signals",)))
+    return matched(table, one, taken, Pool.of(one), labels, seed=seed, draws=draws, whole=whole)
+
+
+def matched(
+    table: LogOddsTable,
+    one: SideTable,
+    taken: Taken,
+    pool: Pool,
+    labels: tuple[str, ...],
+    *,
+    seed: int,
+    draws: int,
+    whole: bool,
+    rises: bool = False,
+) -> list[Control]:
+    """Every control that can be drawn for what is taken from one side of a cell.
+
+    With ``rises`` the attention is to grow, and p counts the draws that leave no less of it.
+    """
     drawn = {
         "channels": _channels(one, taken, seed, draws, labels),
-        "writers": _writers(one, taken, seed, draws, labels, whole=whole),
+        "writers": _writers(pool, taken, seed, draws, labels, whole=whole),
         "directions": _directions(one, taken, seed, draws, labels),
     }
-    cap, key = one.up.cap, table.cell.key
-    real = attention(table.logits - taken.logits, table.visible, cap)[key]
+    cap, key, sign = one.up.cap, table.cell.key, -1.0 if rises else 1.0
+    real = sign * attention(table.logits - taken.logits, table.visible, cap)[key]
     made = []
     for name, rows in drawn.items():
         if rows is None:
             continue
         left = attention(table.logits - rows * table.visible, table.visible, cap)
         if left.ndim == 3:  # of two forms of a draw, the one that takes more
-            chosen = left[..., key].argmin(0)
+            chosen = (sign * left[..., key]).argmin(0)
             left = left[chosen, torch.arange(draws, device=left.device)]
         # What differs by rounding alone does as much.
-        as_much = int((left[:, key] <= real + 1e-12).sum())
+        as_much = int((sign * left[:, key] <= real + 1e-12).sum())
         text = WHOLE if whole and name == "writers" else TEXTS[name]
         made.append(Control(name, left[:, key], (1 + as_much) / (1 + draws), left[:TRIED], text))
     return made
@@ -111,10 +153,15 @@ def _whole(table: LogOddsTable, found: WriterSet) -> Taken:
     """Whole writers. The channels that they use are those that rebuild their part of the log-odds."""
     one = table.side(found.side)
     members = torch.tensor([one.row_of(member) for member in found.members], device=table.logits.device)
-    parts = one.cells(members).sum(0)
+    vectors = one.written(members).sum(0)
+    return used_by(one.cells(members).sum(0), members, vectors, one.logits(members).sum(0))
+
+
+def used_by(parts: Tensor, members: Tensor, vectors: Tensor, logits: Tensor) -> Taken:
+    """Whole writers that use the channels which rebuild their ``parts`` [K] of the log-odds."""
     needed = int(channels_needed(parts))
     unused = parts.abs().argsort(descending=True)[needed:]
-    return Taken(members, unused, needed, one.written(members).sum(0), one.logits(members).sum(0))
+    return Taken(members, unused, needed, vectors, logits, vectors)
 
 
 def _signals(table: LogOddsTable, found: SideSignals) -> Taken:
@@ -127,7 +174,8 @@ def _signals(table: LogOddsTable, found: SideSignals) -> Taken:
     vectors = one.within(members, picked)
     used = picked.any(0)
     logits = one.by_channel(vectors)[0].sum(0) * table.visible
-    return Taken(members, (~used).nonzero()[:, 0], int(used.sum()), vectors, logits)
+    unused = (~used).nonzero()[:, 0]
+    return Taken(members, unused, int(used.sum()), vectors, logits, one.written(members).sum(0))
 
 
 def _channels(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple[str, ...]) -> Tensor | None:
@@ -135,7 +183,7 @@ def _channels(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple
     unused = taken.unused
     if len(unused) < 2:
         return None
-    rows, lengths = one.by_channel(one.written(taken.members).sum(0))
+    rows, lengths = one.by_channel(taken.whole)
     atoms, gram = rows[unused], lengths[unused][:, unused]
     uniform = _uniform(draws, len(unused), seed, "channels", *labels)
     picked = _subsets(uniform, min(taken.number, len(unused) - 1)).to(rows.device)
@@ -143,7 +191,7 @@ def _channels(one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple
 
 
 def _writers(
-    one: SideTable, taken: Taken, seed: int, draws: int, labels: tuple[str, ...], *, whole: bool
+    pool: Pool, taken: Taken, seed: int, draws: int, labels: tuple[str, ...], *, whole: bool
 ) -> Tensor | None:
     """Rows [draws, T]: other whole writers, each instead of one of its own kind; None where there are too few.
 
@@ -152,16 +200,16 @@ def _writers(
     """
     members = taken.members
     generator = keyed(seed, "writers", *labels)
-    others = one.possible.clone()
+    others = pool.possible.clone()
     others[members] = False
-    heads = torch.arange(len(one)) < one.up.n_carried(one.cell.head.layer)
+    heads = pool.heads.cpu()
     kinds = Counter(heads[members.cpu()].tolist())
     chosen, order, sets = [], [], 1
     for head, number in kinds.items():
         like = (others.cpu() & (heads == head)).nonzero()[:, 0]
         like = like[torch.randperm(len(like), generator=generator)[:POOL]].to(members.device)
         # A head that could not see the token has written nothing, and nothing cannot be scaled.
-        like = like[one.written(like).flatten(1).any(1)]
+        like = like[pool.written(like).flatten(1).any(1)]
         if len(like) <= number:
             return None
         sets *= comb(len(like) + number, number)
@@ -169,8 +217,8 @@ def _writers(
         order.append(_subsets(_uniform(draws, len(like), seed, "writers", *labels, bool(head)), number))
     if sets < SETS:
         return None
-    pool, picked = torch.cat(chosen), torch.cat(order, 1).to(members.device)
-    written, rows = one.written(pool).flatten(1), one.logits(pool)
+    atoms, picked = torch.cat(chosen), torch.cat(order, 1).to(members.device)
+    written, rows = pool.written(atoms).flatten(1), pool.logits(atoms)
     scaled = _scaled(picked, rows, written @ written.mT, taken.length)
     return torch.stack((scaled, picked @ rows)) if whole else scaled
 

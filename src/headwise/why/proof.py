@@ -210,7 +210,7 @@ def prove(
         rows.append(writers_row(table, cause.side, others))
     plans += [[set_row(up, cell, row)] for row in rows]
     tried = [[set_row(up, cell, row)] for control in foreseen.controls for row in control.tried]
-    seen, effects = _seen(up, cell, answer, plans, tried)
+    seen, effects = tried_in_model(up, cell, answer, plans, tried)
     before, seen = seen[0], seen[1:]
     named = feature_tests(up, cell, tests, seen, rival, draws, seed) if tests else ()
     seen = seen[len(tests) :]
@@ -236,14 +236,14 @@ def prove(
         after=after,
         predicted=cause.after,
         next_best=best,
-        controls=tuple(_tested(one, effects, change) for one in foreseen.controls),
+        controls=tuple(with_effects(one, effects, change) for one in foreseen.controls),
         features=named,
         signals=foreseen.signals,
         tolerance=allowed,
     )
 
 
-def _seen(
+def tried_in_model(
     up: PromptWrites,
     cell: Cell,
     answer: Answer,
@@ -278,7 +278,7 @@ def _at(outcome: Outcome, attention: float) -> Outcome:
     return Outcome(attention, outcome.probability, outcome.lead, (attention,))
 
 
-def _tested(control: Control, moved: list[float], change: float) -> ControlTest:
+def with_effects(control: Control, moved: list[float], change: float) -> ControlTest:
     """One control with its effects, which are the next ones."""
     effects = tuple(moved.pop(0) for _ in range(len(control.tried)))
     as_much = sum(abs(effect) >= change for effect in effects)

@@ -108,7 +108,7 @@ def _who(why: Explanation, cause: WriterSet | None) -> str:
         return f"No set of writers takes the attention below {who.threshold:.2f}."
     rows = [row for row in who.of(cause.side) if row.writer is not None]
     named = [row for row in rows if row.cause][: DIFFUSE_NAMED if cause.diffuse else NAMED]
-    listed = _listed([_writer(why, row) for row in named])
+    listed = enumerated([_writer(why, row) for row in named])
     more = len(cause) - len(named)
     into = "its query" if cause.side == "query" else "the keys"
     if cause.diffuse:
@@ -198,7 +198,9 @@ def _without(tokens: Sequence[str], answer: Answer, cause: WriterSet, proof: Pro
     after = proof.after
     assert after is not None
     few = len(cause) <= NAMED
-    names = _listed([_member(tokens, one) for one in cause.members]) if few else f"these {len(cause)} writers"
+    names = (
+        enumerated([_member(tokens, one) for one in cause.members]) if few else f"these {len(cause)} writers"
+    )
     side = "query's" if cause.side == "query" else "keys'"
     said = (
         f"Without {names} on the {side} side it attends {after.attention:.2f} instead of "
@@ -264,7 +266,7 @@ def _elsewhere(tried: Sequence[Transfer]) -> str:
         said = f"The cause transfers to {held} of {prompts}"
     else:
         said = f"The cause {'transfers' if held else 'does not transfer'} to {prompts}"
-    return f"{said}: without the same writers it attends {_listed(seen)}."
+    return f"{said}: without the same writers it attends {enumerated(seen)}."
 
 
 def _share_of(one: Transfer) -> str:
@@ -328,5 +330,5 @@ def signed(value: float, digits: int = 1) -> str:
     return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def enumerated(names: Sequence[str]) -> str:
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "".join(names)

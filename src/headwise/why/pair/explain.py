@@ -1,0 +1,380 @@
+"""Why here in one prompt and not in the other? One table with differences, and passes with signals exchanged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headwise.arguments import count
+from headwise.basis_names import BasisKind
+from headwise.circuits.counterfactual import Outcome
+from headwise.circuits.patching import Align
+from headwise.errors import HeadwiseError
+from headwise.randomness import seeded
+from headwise.tokens import Prompt
+from headwise.tracing.mlps import SignedTotals
+from headwise.tracing.table import LogOddsTable, log_odds_table
+from headwise.types import Component, Head, Side
+from headwise.why.consequence import set_row
+from headwise.why.controls import DRAWS
+from headwise.why.pair.paired import PairedSide, alignment, cell_there, through
+from headwise.why.pair.patch import Patcher, log_odds_of, share_of
+from headwise.why.pair.result import (
+    SHOWN,
+    Both,
+    ChannelDifference,
+    OnePrompt,
+    Patch,
+    PromptDifference,
+    ReadDifference,
+    Which,
+    WriterDifference,
+)
+from headwise.why.proof import HALF, LEAST, LEVEL, Word, tried_in_model, with_effects
+from headwise.why.question import Answer, PromptReading, Question, ask, find_answer
+from headwise.why.sentence import EVEN
+from headwise.why.what import place_split
+from headwise.why.who import ROWS, SIDES, THROUGH
+
+if TYPE_CHECKING:
+    from headwise.model.model import Model
+
+READ = 4
+"""Of what an MLP had read, how many have a row of their own."""
+
+
+def explain_difference(
+    model: Model,
+    prompt: Prompt,
+    against: Prompt,
+    *,
+    head: Head | str | None = None,
+    query: str | int | None = None,
+    key: str | int | None = None,
+    answer: str | int | None = None,
+    wrong: str | int | None = None,
+    align: Align = None,
+    basis: BasisKind = "singular",
+    draws: int = DRAWS,
+    seed: int = 0,
+    start: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> PromptDifference:
+    """Why does ``head`` attend here in one prompt, and not in another?
+
+    Parameters
+    ----------
+    model:
+        A loaded model.
+    prompt:
+        The text that the model reads, or its token ids.
+    against:
+        The other prompt.
+    head:
+        The head, such as ``L22H4``; alone, its strongest attention is taken.
+    query:
+        The token of ``prompt`` that attends, as text or position.
+    key:
+        The token of ``prompt`` it attends to, as text or position.
+    answer:
+        The answer's token; default: what the model predicts after ``prompt``.
+    wrong:
+        The token it is compared with; default: what the model predicts after ``against``, where that is another.
+    align:
+        Positions of ``prompt``, each with that of ``against`` that stands for it, where they are not to be as they are
+        by default: the same at equal lengths, else those of the longest equal runs of tokens.
+    basis:
+        Which channels: ``singular``, ``balanced`` (after ``headwise calibrate``) or ``rotated``.
+    draws:
+        Random patches of each kind of control; the first 19 of them are also tried in the model.
+    seed:
+        The seed of everything random.
+    start:
+        The position of each prompt's first token, with nothing before it; 0 unless the model has rotary positions.
+    progress:
+        Told the name of each stage as it begins.
+
+    Returns
+    -------
+    PromptDifference
+        The table with differences and the patched passes, as values, as a sentence and as a page.
+    """
+    began, told = time.perf_counter(), progress or (lambda _: None)
+    draws = count(draws, "draws", "leaves no controls")
+    seeded(seed)
+    with torch.no_grad():
+        told("reading both prompts")
+        here = PromptReading.of(model, prompt, basis=basis, start=start)
+        there = PromptReading.of(model, against, basis=basis, start=start)
+        places = alignment(here.token_ids, there.token_ids, align)
+        told("finding the question")
+        found = _answer(model, here, there, answer, wrong)
+        question = _aligned(ask(model, here.up, here.tokens, found, head, query, key), places, head, key)
+        cell = cell_there(question.cell, places, there.up, there.tokens)
+        told("what differs")
+        tables = (log_odds_table(here.up, question.cell), log_odds_table(there.up, cell))
+        for table, which in zip(tables, ("prompt", "other prompt"), strict=True):
+            if table.keys < 2:
+                raise HeadwiseError(
+                    f"{table.cell.head} sees one token at position {table.cell.query} of the {which}: there is nothing "
+                    "to compare; choose a later query"
+                )
+        pair = _Compared(tables, places, {side: PairedSide.of(*tables, side, places) for side in SIDES})
+        told("patching")
+        proof = pair.proven(found, draws=draws, seed=seed)
+        outcomes = proof.outcomes
+        what = _channels(*tables)
+        shown = [part.channel for part in what[:SHOWN]]
+        rows = [row for side in SIDES for row in _rows(pair, side, shown, proof)]
+        total = tables[0].total - tables[1].total
+        sums = [float(one.differences.sum()) for one in pair.sides.values()]
+        error = max(abs(one - total) for one in (*sums, sum(part.log_odds.difference for part in what)))
+        return PromptDifference(
+            model=model.name,
+            weight_hash=model.weight_hash,
+            here=_one(model, here, tables[0], outcomes[0]),
+            there=_one(model, there, tables[1], outcomes[1]),
+            alignment=places,
+            question=question,
+            answer=found,
+            what=what,
+            who=tuple(rows),
+            totals={side: SignedTotals.of(one.differences) for side, one in pair.sides.items()},
+            whole={side: pair.patcher(side).whole for side in SIDES},
+            side=proof.side,
+            into=pair.into,
+            patch=proof.patch,
+            back=proof.back,
+            error=error,
+            basis=here.up.bases.name,
+            seconds=time.perf_counter() - began,
+            start=start,
+        )
+
+
+# --- the question ----------------------------------------------------------------------------------------------------
+
+
+def _answer(
+    model: Model,
+    here: PromptReading,
+    there: PromptReading,
+    answer: str | int | None,
+    wrong: str | int | None,
+) -> Answer:
+    """The answer of the prompt, against that of the other one where the two differ."""
+    found = find_answer(model, here.token_ids, here.logits, answer, wrong)
+    other = int(there.logits.argmax())
+    if wrong is None and other != found.token:
+        found = find_answer(model, here.token_ids, here.logits, found.token, other)
+    return found
+
+
+def _aligned(question: Question, places: Mapping[int, int], head: object, key: object) -> Question:
+    """Where the question was found and not asked, the strongest cell that has one that stands for it."""
+    cells = [question.cell, *(one.cell for one in question.runners_up)]
+    best = next((cell for cell in cells if cell.query in places and cell.key in places), cells[0])
+    if (head is not None and key is not None) or best == question.cell:
+        return question
+    rest = tuple(one for one in question.runners_up if one.cell != best)
+    return replace(
+        question,
+        cell=best,
+        because=f"{question.because}; nothing in the other prompt stands for it, so the next one is compared",
+        runners_up=rest,
+    )
+
+
+def _one(model: Model, read: PromptReading, table: LogOddsTable, outcome: Outcome) -> OnePrompt:
+    return OnePrompt(
+        prompt=read.prompt,
+        tokens=read.tokens,
+        cell=table.cell,
+        attention=table.attention,
+        log_odds=table.total,
+        keys=table.keys,
+        row=tuple(table.pattern.tolist()),
+        place=place_split(read.up, table),
+        predicted=find_answer(model, read.token_ids, read.logits, None, None).text,
+        outcome=outcome,
+    )
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def _channels(here: LogOddsTable, there: LogOddsTable) -> tuple[ChannelDifference, ...]:
+    stable = here.basis.stable.tolist()
+    pairs = zip(here.what.tolist(), there.what.tolist(), stable, strict=True)
+    made = [ChannelDifference(n, Both(a, b), bool(known)) for n, (a, b, known) in enumerate(pairs)]
+    return tuple(sorted(made, key=lambda part: -abs(part.log_odds.difference)))
+
+
+def _rows(pair: _Compared, side: Side, shown: Sequence[int], proof: _Proven) -> list[WriterDifference]:
+    one = pair.sides[side]
+    sizes = one.differences.abs().masked_fill(~one.possible, -1.0)
+    order = sizes.argsort(descending=True, stable=True)[: int(one.possible.sum())].tolist()
+    patched = set(proof.chosen.tolist()) if proof.side == side and proof.chosen is not None else set()
+    chosen = sorted({*order[:ROWS], *patched}, key=lambda row: -float(sizes[row]))
+    cells = one.cells(chosen, shown)
+    values = one.values[chosen]
+    made: list[WriterDifference] = []
+    followed = 0
+    for i, row in enumerate(chosen):
+        here, there = one.writers(row)
+        read: tuple[ReadDifference, ...] = ()
+        if here is not None and here.kind == "mlp" and followed < THROUGH:
+            read, followed = _read(pair, side, here, Both(*values[i].tolist())), followed + 1
+        made.append(
+            WriterDifference(
+                side=side,
+                here=here,
+                there=there,
+                log_odds=Both(*values[i].tolist()),
+                channels=tuple(cells[i].tolist()),
+                patched=row in patched,
+                through=read,
+            )
+        )
+    rest = len(order) - len(chosen)
+    if rest > 0:
+        a, b = (table.total - float(values[:, column].sum()) for column, table in enumerate(pair.tables))
+        columns = pair.tables[0].what[list(shown)] - pair.tables[1].what[list(shown)]
+        others = columns.cpu() - cells.sum(0)
+        made.append(WriterDifference(side, None, None, Both(a, b), tuple(others.tolist()), rest))
+    return made
+
+
+def _read(pair: _Compared, side: Side, mlp: Component, total: Both) -> tuple[ReadDifference, ...]:
+    """What an MLP had read, and all else of its part together."""
+    found = [
+        ReadDifference(a, b, Both(x, y))
+        for a, b, x, y in through(*pair.tables, side, mlp, pair.places)[:READ]
+        if x or y
+    ]
+    here = total.here - sum(one.log_odds.here for one in found)
+    there = total.there - sum(one.log_odds.there for one in found)
+    return (*found, ReadDifference(None, None, Both(here, there)))
+
+
+# --- patched passes --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Proven:
+    """What was patched, and what came of it; the outcomes of both prompts as they are, here and there."""
+
+    outcomes: tuple[Outcome, Outcome]
+    side: Side | None = None
+    chosen: Tensor | None = None
+    patch: Patch | None = None
+    back: Patch | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """Both tables, here and there, and which positions and writers of them belong together."""
+
+    tables: tuple[LogOddsTable, LogOddsTable]
+    places: Mapping[int, int]
+    sides: dict[Side, PairedSide]
+
+    @property
+    def into(self) -> Which:
+        """The prompt of the larger log-odds."""
+        return "here" if self.tables[0].total >= self.tables[1].total else "there"
+
+    def patcher(self, side: Side, *, back: bool = False) -> Patcher:
+        """Puts signals into the prompt of the larger log-odds; ``back``: into the other one."""
+        swapped = (self.into == "there") != back
+        here, there = self.tables
+        if not swapped:
+            return Patcher(here, there, self.sides[side], False, self.places)
+        inverse = {b: a for a, b in self.places.items()}
+        return Patcher(there, here, self.sides[side], True, inverse)
+
+    def proven(self, answer: Answer, *, draws: int, seed: int) -> _Proven:
+        """Half of the difference, taken along by the fewest writers of one side: in both directions, with controls."""
+        patchers: dict[Side, Patcher] = {side: self.patcher(side) for side in SIDES}
+        receiver, giver = patchers["query"].receiver, patchers["query"].giver
+        chosen: dict[Side, Tensor] = {}
+        if receiver.total - giver.total >= EVEN:
+            threshold = share_of((receiver.total + giver.total) / 2, receiver.keys)
+            for side, one in patchers.items():
+                found = one.fewest(threshold)
+                if found is not None:
+                    chosen[side] = found
+        if not chosen:
+            plain = [_run(table, answer, [[]], [])[0][0] for table in self.tables]
+            return _Proven((plain[0], plain[1]))
+        side = min(chosen, key=lambda one: (len(chosen[one]), patchers[one].attention_with(chosen[one])))
+        one, other = patchers[side], self.patcher(side, back=True)
+        pairs = chosen[side]
+        first = _PatchedPass.of(one, pairs, answer, draws=draws, seed=seed, rises=False)
+        second = _PatchedPass.of(other, pairs, answer, draws=draws, seed=seed, rises=True)
+        into = self.into
+        away: Which = "there" if into == "here" else "here"
+        patch = first.patch(into, second.before, one, pairs, answer)
+        back = second.patch(away, first.before, other, pairs, answer)
+        outcomes = (first.before, second.before) if into == "here" else (second.before, first.before)
+        return _Proven(outcomes, side, pairs, patch, back)
+
+
+@dataclass(frozen=True, eq=False)
+class _PatchedPass:
+    """One prompt as it is and with signals put in, and the controls with their effects."""
+
+    before: Outcome
+    after: Outcome
+    controls: tuple
+
+    @classmethod
+    def of(
+        cls, patcher: Patcher, pairs: Tensor, answer: Answer, *, draws: int, seed: int, rises: bool
+    ) -> _PatchedPass:
+        table = patcher.receiver
+        drawn = patcher.controls(pairs, draws=draws, seed=seed, rises=rises)
+        up, cell = table.query.up, table.cell
+        tried = [[set_row(up, cell, row)] for control in drawn for row in control.tried]
+        (before, after), effects = _run(table, answer, [[], patcher.removal(pairs).edits()], tried)
+        change = abs(answer.yardstick(after) - answer.yardstick(before))
+        return cls(before, after, tuple(with_effects(one, effects, change) for one in drawn))
+
+    def patch(self, into: Which, other: Outcome, patcher: Patcher, pairs: Tensor, answer: Answer) -> Patch:
+        receiver, giver = patcher.receiver, patcher.giver
+        moved = log_odds_of(self.after.attention, receiver.keys) - receiver.total
+        share = moved / (giver.total - receiver.total)
+        p = max((control.p for control in self.controls), default=None)
+        return Patch(
+            into=into,
+            before=self.before,
+            other=other,
+            after=self.after,
+            predicted=patcher.attention_with(pairs),
+            controls=self.controls,
+            attention=Word(None if p is None else share >= HALF and p <= LEVEL, share, p),
+            answer=self._answer(other, answer),
+        )
+
+    def _answer(self, other: Outcome, answer: Answer) -> Word:
+        """The answer follows if it moves towards the other prompt's, by as much as is worth a word, and by more than
+        under the controls."""
+        before, after, wanted = (answer.yardstick(one) for one in (self.before, self.after, other))
+        if abs(wanted - before) < LEAST:
+            return Word()
+        share = (after - before) / (wanted - before)
+        against = [control.answer_p for control in self.controls if control.answer_p is not None]
+        p = max(against, default=None)
+        follows = share > 0 and abs(after - before) >= LEAST
+        return Word(None if p is None else follows and p <= LEVEL, share, p)
+
+
+def _run(
+    table: LogOddsTable, answer: Answer, plans: Sequence, tried: Sequence
+) -> tuple[list[Outcome], list[float]]:
+    return tried_in_model(table.query.up, table.cell, answer, plans, tried)
