@@ -49,7 +49,8 @@ def test_a_task_of_ones_own_shows_itself(run):
 
 def test_document_has_exactly_the_promised_keys(run):
     document = run[0].to_json()
-    assert set(document) == {"heads", "features", "warnings", "seconds", "through_model"}
+    whole = {"heads", "features", "alignment", "shapes", "warnings", "seconds", "through_model"}
+    assert set(document) == whole
     claim = {"null", "draws", "p", "q", "group", "supported"}
     assert set(document["heads"][0]) == {"head", "score", "ci", "test_score", *claim}
     assert len(document["heads"]) == len(MODEL.heads)
@@ -59,6 +60,18 @@ def test_document_has_exactly_the_promised_keys(run):
     nulls = {"placebo_share", "placebo_high", "p_placebo", "p_covariance", "percentile", "p_uniform"}
     swap = {"original", "target", "share_of_full", "prompts", "clusters", *nulls}
     assert set(document["features"][0]["swap"]) == swap
+    about = {
+        "head",
+        "name",
+        "measure",
+        "by",
+        "classes",
+        "prompts",
+        "value",
+        "shuffled_value",
+        "placebo_value",
+    }
+    assert set(document["alignment"][0]) == {*about, "p_shuffled", "p_placebo", *claim}
     json.dumps(document, allow_nan=False)
 
 
@@ -118,7 +131,9 @@ def test_a_category_is_tested_on_swaps_that_involve_it():
     found = find_features(MODEL, task, heads=["L1H2"])
     for f in found.features:
         assert f.prompts == len(task.involved(f.name))
-        assert f.clusters == f.prompts // 2  # both prompts of a pair involve the same two categories
+        assert f.prompts % 2 == 0  # both prompts of a pair involve the same two categories
+        wordings = {task.test.examples[i].groups["template"] for i in task.involved(f.name)}
+        assert f.clusters == len(wordings)
     assert found.heads[0].clusters <= 6
     tested = [h.test_score for h in found.heads]
     assert sum(score is not None for score in tested) == 1
@@ -223,7 +238,8 @@ def test_tables_become_frames_or_one_line(run, monkeypatch):
 
 def test_a_head_whose_keys_make_no_difference_is_named(monkeypatch):
     """Shares are of what swapping whole keys does: where that is nothing, there is nothing to divide by."""
-    with pytest.raises(HeadwiseError, match="swapping whole keys changes nothing in L0H"):
+    monkeypatch.setattr(study_module, "choose_heads", lambda *_: [headwise.Head(0, 1)])
+    with pytest.raises(HeadwiseError, match="swapping whole keys changes nothing in L0H1, so no feature"):
         find_features(MODEL, "binding", **SMALL)
 
 
@@ -238,7 +254,17 @@ def test_chosen_heads_whose_keys_make_no_difference_are_skipped(monkeypatch, tmp
     assert not any("L0H1" in warning for warning in found.warnings if warning != skipped)
     assert sorted(found.chosen) == sorted(map(str, good))
     assert {h.head for h in found.heads if h.chosen} == set(found.chosen)
-    for table in ("features", "swaps", "draws", "doses", "angles", "attribution", "spectra", "growth"):
+    for table in (
+        "features",
+        "swaps",
+        "draws",
+        "doses",
+        "angles",
+        "attribution",
+        "alignment",
+        "spectra",
+        "growth",
+    ):
         assert {row.head for row in getattr(found, table)} == {row.head for row in getattr(named, table)}, (
             table
         )

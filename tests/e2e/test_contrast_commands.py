@@ -54,7 +54,7 @@ def test_json_is_one_document_and_progress_goes_elsewhere(
     assert main([*arguments, "--heads", "1.2"]) == 0
     printed = capsys.readouterr()
     document = json.loads(printed.out)
-    assert set(document) == {"heads", "features", "warnings", "seconds"}
+    assert set(document) == {"heads", "features", "alignment", "shapes", "warnings", "seconds"}
     assert [f["name"] for f in document["features"]][-1] == "category"
     *parts, union = document["features"]
     assert union["rank_energy"] <= sum(part["rank"] for part in parts)

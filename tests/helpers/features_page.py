@@ -13,6 +13,7 @@ from headwise.contrast.measured import Gallery
 from headwise.contrast.result import FeaturesResult
 from headwise.contrast.rows import (
     UNTOUCHED,
+    AlignmentRow,
     AngleRow,
     AttributionRow,
     CurveRow,
@@ -39,8 +40,8 @@ WHOLE = {
     "bound",
     "rank_prompts",
 }
-WHOLE |= {"values", "prompts", "clusters", "against_draws"}
-TEXT = {"against": "placebo", "group": "all features"}
+WHOLE |= {"values", "prompts", "clusters", "against_draws", "classes"}
+TEXT = {"against": "placebo", "group": "all features", "by": "category"}
 
 
 def made_up_features(*, heads: int, features: int, values: int = 1) -> FeaturesResult:
@@ -114,6 +115,8 @@ def made_up_features(*, heads: int, features: int, values: int = 1) -> FeaturesR
             for a, b in pairs
             for side in ("query", "key")
         ),
+        alignment=over(AlignmentRow, every, measure=["retrieval", "correlation"]),
+        shapes=(),
         growth=tuple(
             row(GrowthRow, head=str(h), name=n, varies="category", values=v, prompts=9, rank_energy=1)
             for h in where

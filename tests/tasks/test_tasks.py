@@ -4,9 +4,9 @@ import pytest
 from words import word_tokenizer
 
 from headwise.errors import HeadwiseError
-from headwise.tasks.labelled.binding import binding
+from headwise.tasks.labelled.binding import FIT_CLAUSES, TEST_CLAUSES, binding
 from headwise.tasks.labelled.design import design_warnings, order_position_correlation, position_correlation
-from headwise.tasks.labelled.filter import filter
+from headwise.tasks.labelled.filter import FIT_WORDINGS, TEST_WORDINGS, filter
 from headwise.tasks.labelled.make import make_task
 from headwise.tasks.labelled.types import Example
 
@@ -74,6 +74,20 @@ def test_nothing_tested_was_fitted_and_partners_ask_for_each_others_target(make)
         assert e.swap[0] in e.positive
         assert e.swap[1] in e.negative
         assert e.tokens[: e.keys[0]] == partner.tokens[: e.keys[0]]
+
+
+@pytest.mark.parametrize("make", [binding, filter])
+def test_prompts_come_in_wordings_enough_to_tell_them_from_the_feature(make):
+    """Twelve to fit on and twelve others to test on, and they are the clusters of every contrast."""
+    task = make(TOKENIZER, prompts=300, test=200)
+    fitted = {e.groups["template"] for contrast in task.fits for e in contrast.examples}
+    tested = {e.groups["template"] for e in task.test.examples}
+    assert (len(fitted), len(tested)) == (12, 12) and not fitted & tested
+    for contrast in (*task.fits, task.test):
+        assert contrast.clusters().name == "template" and len(contrast.clusters()) >= 10
+    texts = [tuple(w) for w in (*FIT_CLAUSES, *TEST_CLAUSES)]
+    texts += [(w.opening, w.asking) for w in (*FIT_WORDINGS, *TEST_WORDINGS)]
+    assert len(set(texts)) == len(texts) == 48
 
 
 @pytest.mark.parametrize(("categories", "items"), [(5, 3), (13, 2), (["birds", "tools"], 4)])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from headwise.types import Side
+from headwise.types import Claim, Side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,3 +209,95 @@ class AttributionRow:
     """The same of placebos of the same ranks, on average; None where none were fitted."""
     explained_high: float | None = None
     """Their 95th percentile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentRow:
+    """How well query clusters match key clusters inside one feature, by one measure, on prompts that fitted nothing."""
+
+    head: str
+    """The head, such as ``L18H6``."""
+    name: str
+    """The feature."""
+    measure: Literal["retrieval", "correlation"]
+    """``retrieval`` of the matching key cluster, or ``correlation`` of class means along paired directions."""
+    by: str
+    """The group that the classes are of, such as ``order``."""
+    classes: int
+    """Classes that occur among both queries and keys."""
+    prompts: int
+    """Test prompts."""
+    value: float
+    """Retrieval as a share of queries, balanced over classes, or the correlation."""
+    shuffled_value: float
+    """The mean with classes dealt anew among the keys of each prompt."""
+    placebo_value: float
+    """The mean in subspaces that were fitted to labels shuffled within prompts."""
+    p_shuffled: float
+    """How often classes dealt anew do as much."""
+    p_placebo: float
+    """How often a placebo does as much."""
+    against: str
+    """The null that the claim was held against."""
+    against_draws: int
+    """How often that was drawn."""
+    p_value: float
+    """The larger of ``p_shuffled`` and ``p_placebo``."""
+    q_value: float
+    """The same, corrected over the run's alignments."""
+    group: str
+    """The tests that were corrected together."""
+    supported: bool
+    """Whether query clusters match key clusters more than both nulls let them."""
+
+    @property
+    def claim(self) -> Claim:
+        """That query clusters match key clusters."""
+        return Claim(self.against, self.against_draws, self.p_value, self.q_value, self.group, self.supported)
+
+    def to_json(self) -> dict[str, Any]:
+        """The measure in the study's document."""
+        about = ("head", "name", "measure", "by", "classes", "prompts", "value")
+        nulls = ("shuffled_value", "placebo_value", "p_shuffled", "p_placebo")
+        return {**{name: getattr(self, name) for name in (*about, *nulls)}, **self.claim.to_json()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeRow:
+    """One test of what the ordered classes of one feature lie on, on one side, on prompts that fitted nothing."""
+
+    head: str
+    """The head, such as ``L18H6``."""
+    name: str
+    """The feature."""
+    side: Side
+    """In query or in key space."""
+    measure: Literal["ordered", "irreducible", "closed"]
+    """What is tested; each claim asks for those before it."""
+    by: str
+    """The group that the classes are of, such as ``order``."""
+    classes: int
+    """How many there are."""
+    prompts: int
+    """Test prompts."""
+    line_share: float
+    """How much of the class means' spread their best line holds."""
+    p_plane: float
+    """How often noise around a line has as large a second dimension, all classes taken together."""
+    against: str
+    """The null that the claim was held against."""
+    against_draws: int
+    """How often that was drawn."""
+    p_value: float
+    """How often the null does as much."""
+    q_value: float
+    """The same, corrected over the run's shapes."""
+    group: str
+    """The tests that were corrected together."""
+    supported: bool
+    """Whether it holds, and the claims before it do."""
+
+    @property
+    def claim(self) -> Claim:
+        """That the class means are so."""
+        return Claim(self.against, self.against_draws, self.p_value, self.q_value, self.group, self.supported)

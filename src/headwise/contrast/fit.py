@@ -310,3 +310,30 @@ def growth_rows(fitted: Fitted, *, seed: int, energy: float) -> list[GrowthRow]:
         for i, (k, n) in enumerate(counts)
         for place, head in enumerate(fitted.heads)
     ]
+
+
+def rank_warnings(fitted: Mapping[str, Fitted], heads: Sequence[Head]) -> list[str]:
+    """What the rank reports warn of: one line per warning, with every head and feature it holds for."""
+    found: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for name, item in fitted.items():
+        for head, report in zip(item.heads, item.reports, strict=True):
+            for what, numbers in report.findings if head in heads else ():
+                found.setdefault(what, {}).setdefault(str(head), {}).setdefault(numbers, []).append(name)
+    return [f"{what}: {_held(where, list(fitted))}" for what, where in found.items()]
+
+
+def _held(heads: Mapping[str, Mapping[str, list[str]]], features: list[str]) -> str:
+    """Heads and their features by the numbers behind a warning; heads of which the same is true are named together.
+
+    >>> _held({"L1H0": {"1, bound 1": ["a", "b"]}, "L2H3": {"1, bound 1": ["a", "b"]}, "L4H0": {"": ["b"]}}, ["a", "b"])
+    'L1H0, L2H3 all features (1, bound 1); L4H0 b'
+    """
+    alike: dict[str, list[str]] = {}
+    for head, by_numbers in heads.items():
+        said = ", ".join(
+            ("all features" if names == features and len(names) > 1 else ", ".join(names))
+            + (f" ({numbers})" if numbers else "")
+            for numbers, names in by_numbers.items()
+        )
+        alike.setdefault(said, []).append(head)
+    return "; ".join(f"{', '.join(names)} {said}" for said, names in alike.items())

@@ -95,8 +95,10 @@ class Placebos:
         even = torch.full((1, len(pairs)), 1 / len(pairs))
         made = placebo_covariances(pairs, even, draws, keyed(seed, NAME, *labels))[:, 0]
         key = key_vectors(made, most)
-        # u_j = ΔC v_j / σ_j, made orthonormal where σ_j is nothing but rounding
-        return cls(torch.linalg.qr(made @ key).Q, key)
+        # u_j = ΔC v_j / σ_j, made orthonormal where σ_j is nothing but rounding; with the sign that goes with v_j
+        query, along = torch.linalg.qr(made @ key)
+        sign = torch.where(along.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
+        return cls(query * sign[..., None, :], key)
 
 
 def placebo_union(parts: Sequence[Tensor], rank: int) -> Tensor:

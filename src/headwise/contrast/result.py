@@ -13,6 +13,7 @@ from headwise.contrast.measured import Gallery
 from headwise.contrast.rows import (
     ROWS,
     UNTOUCHED,
+    AlignmentRow,
     AngleRow,
     AnswerRow,
     AttributionRow,
@@ -22,6 +23,7 @@ from headwise.contrast.rows import (
     FeatureRow,
     GrowthRow,
     HeadRow,
+    ShapeRow,
     SpectrumRow,
     SwapRow,
     where,
@@ -34,6 +36,8 @@ from headwise.tasks.labelled.types import HeadRule
 
 if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
+
+    from headwise.contrast.geometry import FoundShape
 
 KIND = "features"
 DOCUMENT, VECTORS = f"{KIND}.json", "vectors.safetensors"
@@ -67,6 +71,10 @@ class FeaturesResult:
     """Shares of held-out logits by rank, beside placebos: what ranks were chosen by."""
     angles: tuple[AngleRow, ...]
     """Principal angles between features, and between the halves of each."""
+    alignment: tuple[AlignmentRow, ...]
+    """How well query clusters match key clusters inside each feature."""
+    shapes: tuple[ShapeRow, ...]
+    """What classes that have an order lie on: the tests of each feature."""
     growth: tuple[GrowthRow, ...]
     """Ranks with some of the query values only."""
     answers: tuple[AnswerRow, ...]
@@ -100,6 +108,13 @@ class FeaturesResult:
         """The heads that were studied."""
         return [str(h) for h in self.bank.heads]
 
+    @property
+    def found_shapes(self) -> list[FoundShape]:
+        """What classes that have an order lie on, per feature and side."""
+        from headwise.contrast.geometry import shapes
+
+        return shapes(self.shapes)
+
     def to_json(self) -> dict[str, Any]:
         """One document: heads with their scores, features with their swaps, what to beware of."""
         found: dict[str, Any] = {
@@ -114,6 +129,8 @@ class FeaturesResult:
                 for h in self.heads
             ],
             "features": [f.to_json() for f in self.features],
+            "alignment": [a.to_json() for a in self.alignment],
+            "shapes": [shape.to_json() for shape in self.found_shapes],
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 1),
         }
@@ -145,7 +162,7 @@ class FeaturesResult:
         about = {"task": self.task, "model": self.model, "rule": self.rule, "settings": self.settings}
         # The time it took is no result: the same command writes the same bytes.
         timeless = {key: value for key, value in self.to_json().items() if key != "seconds"}
-        folder.write_json(DOCUMENT, {"schema": 3, **about, **timeless})
+        folder.write_json(DOCUMENT, {"schema": 4, **about, **timeless})
         folder.finish(*FILES)
 
     @classmethod

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwise.contrast.detail_rows import (
+    AlignmentRow,
     AngleRow,
     AnswerRow,
     AttributionRow,
@@ -18,6 +19,7 @@ from headwise.contrast.detail_rows import (
     DoseRow,
     DrawRow,
     GrowthRow,
+    ShapeRow,
     SpectrumRow,
     SwapRow,
 )
@@ -236,6 +238,8 @@ ROWS: dict[str, type] = {
     "spectra": SpectrumRow,
     "curves": CurveRow,
     "angles": AngleRow,
+    "alignment": AlignmentRow,
+    "shapes": ShapeRow,
     "growth": GrowthRow,
     "answers": AnswerRow,
     "attribution": AttributionRow,

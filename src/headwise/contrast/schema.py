@@ -20,23 +20,28 @@ _ATTENTION = Column(pa.float64(), low=0, high=1.001)
 
 _KINDS: tuple[tuple[Column, tuple[str, ...]], ...] = (
     (Column(pa.string()), ("head", "name", "condition", "first", "second", "varies", "token", "feature")),
-    (Column(pa.string()), ("against", "group")),
+    (Column(pa.string()), ("against", "group", "by")),
     (Column(pa.bool_()), ("chosen", "union", "saturated", "supported")),
     (
         Column(pa.int64(), low=0),
-        ("rank", "rank_energy", "rank_null", "draw", "index", "prompts", "position", "clusters"),
+        ("rank", "rank_energy", "rank_null", "draw", "index", "prompts", "position", "clusters", "classes"),
     ),
     (Column(pa.int64(), low=0, null=True), ("rank_interaction", "rank_low", "rank_high", "bound")),
     (Column(pa.int64(), low=0, null=True), ("rank_prompts", "values")),
     (Column(pa.float64()), ("score", "low", "high", "ratio", "sigma", "null", "change", "logit", "centred")),
     (Column(pa.float64()), ("logit_difference", "edited_logit_difference", "explained")),
     (Column(pa.float64()), ("log_odds", "log_odds_low", "log_odds_high")),
+    (Column(pa.float64()), ("value", "shuffled_value", "placebo_value")),
     (Column(pa.int64(), low=0), ("against_draws",)),
     (Column(pa.float64(), null=True), ("stable_rank", "superposition", "error")),
     (Column(pa.float64(), null=True), ("test_score", "test_low", "test_high")),
     (Column(pa.float64(), null=True), ("superposition_null", "superposition_high")),
     (Column(pa.float64(), null=True), ("explained_null", "explained_high")),
-    (Column(pa.float64(), low=0, high=1), ("p_placebo", "p_covariance", "p_uniform")),
+    (
+        Column(pa.float64(), low=0, high=1),
+        ("p_placebo", "p_covariance", "p_uniform", "p_shuffled", "p_plane"),
+    ),
+    (Column(pa.float64(), low=0, high=1.001), ("line_share",)),
     (Column(pa.float64(), low=0, high=1), ("p_value", "q_value", "accuracy", "interaction_share", "dose")),
     (Column(pa.float64(), low=0, high=1), ("prefers_original", "flips")),
     (_ATTENTION, ("mass", "random_original", "random_target")),
@@ -47,6 +52,10 @@ _KINDS: tuple[tuple[Column, tuple[str, ...]], ...] = (
     (Column(pa.float64(), low=0, high=90.001), ("degrees",)),
     (Column(pa.string(), among=("query", "key")), ("side",)),
     (Column(pa.string(), among=("sequential", "shapley")), ("method",)),
+    (
+        Column(pa.string(), among=("retrieval", "correlation", "ordered", "irreducible", "closed")),
+        ("measure",),
+    ),
 )
 """What a column may hold; a name means the same in every table."""
 _COLUMNS = {name: column for column, names in _KINDS for name in names}
@@ -81,13 +90,15 @@ class FeaturesConfig(Shape):
 class FeaturesDocument(Shape):
     """``features.json``: the result as JSON but for the time, and what the run is of."""
 
-    schema_: Literal[3] = Field(alias="schema")
+    schema_: Literal[4] = Field(alias="schema")
     task: str
     model: str
     rule: Literal["accuracy", "ratio"]
     settings: dict[str, JsonValue]
     heads: list[dict[str, JsonValue]]
     features: list[dict[str, JsonValue]]
+    alignment: list[dict[str, JsonValue]]
+    shapes: list[dict[str, JsonValue]]
     warnings: list[str]
     through_model: list[dict[str, JsonValue]] = Field(default_factory=list)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
+from headwise.contrast.alignment import alignment_rows, judged_alignment
 from headwise.contrast.attribution import attribution_rows
 from headwise.contrast.bank import FeatureBank
 from headwise.contrast.collect import Pairs, PairsJob
@@ -29,8 +30,10 @@ from headwise.contrast.fit import (
     head_studies,
     placebo_banks,
     probes_of,
+    rank_warnings,
     spectrum_rows,
 )
+from headwise.contrast.geometry import judged_shapes, shape_rows
 from headwise.contrast.heads import (
     MOST,
     HeadScore,
@@ -40,9 +43,10 @@ from headwise.contrast.heads import (
     scanned,
     score_again,
 )
+from headwise.contrast.labelled_vectors import LabelledVectors
 from headwise.contrast.measured import Gallery, Measured, join
 from headwise.contrast.result import KIND, FeaturesResult
-from headwise.contrast.rows import AnswerRow, HeadRow
+from headwise.contrast.rows import AlignmentRow, AnswerRow, HeadRow, ShapeRow
 from headwise.contrast.swap_tests import DOSES, SwapJob
 from headwise.contrast.tables import (
     Chosen,
@@ -256,7 +260,7 @@ class _Study:
         chosen = {name: Chosen.of(self.task, name) for name in ("", *self.task.names)}
         gallery = gallery.of_heads([study.place for study in studies])
         kept = set(map(str, heads))
-        self.warnings += _rank_warnings(fitted, heads)
+        self.warnings += rank_warnings(fitted, heads)
         seed, energy = self.asked.seed, self.asked.energy
         rows = judged(
             [
@@ -273,6 +277,7 @@ class _Study:
         )
         bank = FeatureBank(self.model.name, self.model.weight_hash, self.task.name, features)
         answers = self.answers(bank, measured)
+        alignment, shapes = self.geometry(studies, fitted, gallery)
         again = self.scored_again(measured)
         shown = self.task.test.examples[0].tokens
         return FeaturesResult(
@@ -287,6 +292,8 @@ class _Study:
             curves=tuple(row for f in fitted.values() for row in curve_rows(f) if row.head in kept),
             spectra=tuple(row for f in fitted.values() for row in spectrum_rows(f) if row.head in kept),
             angles=tuple(row for study in studies for row in angle_rows(study)),
+            alignment=alignment,
+            shapes=shapes,
             growth=tuple(
                 row
                 for f in fitted.values()
@@ -340,6 +347,26 @@ class _Study:
         shards = self.work("testing swaps", SwapJob(probes, GALLERY), cut(examples, SHARD))
         return join(shards), Gallery.of(shards, examples, self.task.colours)
 
+    def geometry(
+        self, studies: Sequence[HeadStudy], fitted: Mapping[str, Fitted], gallery: Gallery
+    ) -> tuple[tuple[AlignmentRow, ...], tuple[ShapeRow, ...]]:
+        """Whether clusters of queries and keys match, and what ordered ones lie on, on the gallery's prompts."""
+        asked = self.asked
+        aligned: list[AlignmentRow] = []
+        shaped: list[ShapeRow] = []
+        for number, study in enumerate(studies):
+            single = {f.name: f for f in study.features if not f.parts}
+            for item in study.features:
+                by = self.task.colours.get(item.name, "")
+                vectors = LabelledVectors.of(gallery, number, by, self.task.test)
+                if vectors is None:
+                    continue
+                aligned += alignment_rows(
+                    item, single, fitted, study.place, vectors, draws=asked.draws, seed=asked.seed
+                )
+                shaped += shape_rows(item, vectors, seed=asked.seed)
+        return judged_alignment(aligned), judged_shapes(shaped)
+
     def scored_again(self, measured: Mapping[Head, Measured]) -> dict[Head, Estimate]:
         """The score of the studied heads on the test prompts, which had no part in choosing them."""
         labels = key_labels(self.task.test.examples)
@@ -368,30 +395,3 @@ class _Study:
         if not count:
             return []
         return answers_through_model(self.model, self.task, bank, count, measured, self.work)
-
-
-def _rank_warnings(fitted: Mapping[str, Fitted], heads: Sequence[Head]) -> list[str]:
-    """What the rank reports warn of: one line per warning, with every head and feature it holds for."""
-    found: dict[str, dict[str, dict[str, list[str]]]] = {}
-    for name, item in fitted.items():
-        for head, report in zip(item.heads, item.reports, strict=True):
-            for what, numbers in report.findings if head in heads else ():
-                found.setdefault(what, {}).setdefault(str(head), {}).setdefault(numbers, []).append(name)
-    return [f"{what}: {_held(where, list(fitted))}" for what, where in found.items()]
-
-
-def _held(heads: Mapping[str, Mapping[str, list[str]]], features: list[str]) -> str:
-    """Heads and their features by the numbers behind a warning; heads of which the same is true are named together.
-
-    >>> _held({"L1H0": {"1, bound 1": ["a", "b"]}, "L2H3": {"1, bound 1": ["a", "b"]}, "L4H0": {"": ["b"]}}, ["a", "b"])
-    'L1H0, L2H3 all features (1, bound 1); L4H0 b'
-    """
-    alike: dict[str, list[str]] = {}
-    for head, by_numbers in heads.items():
-        said = ", ".join(
-            ("all features" if names == features and len(names) > 1 else ", ".join(names))
-            + (f" ({numbers})" if numbers else "")
-            for numbers, names in by_numbers.items()
-        )
-        alike.setdefault(said, []).append(head)
-    return "; ".join(f"{', '.join(names)} {said}" for said, names in alike.items())

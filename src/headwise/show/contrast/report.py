@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headwise.contrast.rows import AttributionRow, where
 from headwise.contrast.tables import AGAINST, GROUP
 from headwise.show.contrast import figures, ranks, spaces
+from headwise.show.contrast.matches import beside, matches
 from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
 from headwise.show.naming.blocks import names_blocks
@@ -81,13 +82,14 @@ def features_report(run: FeaturesResult, *, umap: bool = False, names: KnownName
             ],
         ),
         Section("Features", _features(run)),
+        Section("Do clusters match?", matches(run)),
     ]
     sections += [
         Section(f"Head {head}", _head(run, head, umap), fold=True, note=_note(run, head))
         for head in run.chosen
     ]
     if names is not None:
-        sections.insert(3, Section("Names", names_blocks(names, run.subjects)))
+        sections.insert(4, Section("Names", names_blocks(names, run.subjects)))
     if run.answers:
         sections.append(Section("In the running model", _answers(run)))
     sections.append(Section("Rank and design", _growth(run)))
@@ -136,7 +138,10 @@ def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
         if (f.union and not ratio) or (not f.union and ratio and f.rank < 2):
             continue
         caption = PROSE("space figure", name=f.name, number="6a" if ratio else "8")
-        blocks.append(Figure(spaces.subspace_pca(run, head, f.name), caption))
+        said = beside(run, head, f.name)
+        blocks.append(
+            Figure(spaces.subspace_pca(run, head, f.name), f"{caption} {said}" if said else caption)
+        )
         if f.union:
             blocks.append(Figure(spaces.keys_pca(run, head, f.name), PROSE("keys figure", name=f.name)))
         if f.rank > 3 and umap:

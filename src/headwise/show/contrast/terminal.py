@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headwise.contrast.alignment import AGAINST as ALIGNED
+from headwise.contrast.alignment import GROUP as ALIGNMENTS
 from headwise.contrast.heads import GROUP, MASS
 from headwise.contrast.roles import LEAST, ROLES, HeadRoles
 from headwise.contrast.rows import AttributionRow, HeadRow, where
 from headwise.contrast.tables import AGAINST
 from headwise.contrast.tables import GROUP as FEATURES
+from headwise.show.contrast.matches import alignment_cells
 from headwise.show.kit.terminal import quoted, table
 from headwise.show.naming.known import names_lines
 from headwise.strings import counted
@@ -121,6 +124,14 @@ def run_tables(run: FeaturesResult, names: KnownNames | None = None) -> Renderab
             f"{run.features[0].against_draws} of each; rank: chosen on held-out halves of the fitting prompts"
         )
     )
+    if run.alignment:
+        columns, cells = alignment_cells(run)
+        parts += [
+            Text(),
+            table(columns, cells, title="Do queries lie where the keys lie that they ask for?"),
+            Text(f"against {ALIGNED}; q over {ALIGNMENTS}"),
+        ]
+    parts += [Text(one.sentence) for one in run.found_shapes]
     if names is not None:
         found = names.chosen(run.subjects).values()
         parts += [Text("\nNames of features, tested on other texts"), *names_lines(names, found)]

@@ -32,8 +32,35 @@ VARIES = {"order": "order", "lexical": "entity", "reflexive": "label"}
 """Every contrast and the group that it is about."""
 
 # The entity comes before its label: a label that comes first cannot know what it will be bound to.
-FIT_CLAUSES = ("The {e} is in Box {b}.", "You will find the {e} in Box {b}.", "The {e} was put in Box {b}.")
-TEST_CLAUSES = ("I saw the {e} in Box {b}.", "The {e} can be found in Box {b}.")
+# Twelve wordings each: below that, what prompts of one wording share cannot be told from what the feature is.
+FIT_CLAUSES = (
+    "The {e} is in Box {b}.",
+    "You will find the {e} in Box {b}.",
+    "The {e} was put in Box {b}.",
+    "Someone left the {e} in Box {b}.",
+    "We keep the {e} in Box {b}.",
+    "The {e} belongs in Box {b}.",
+    "They stored the {e} in Box {b}.",
+    "The {e} has been moved to Box {b}.",
+    "Look for the {e} in Box {b}.",
+    "The {e} went into Box {b}.",
+    "The place for the {e} is Box {b}.",
+    "A friend placed the {e} in Box {b}.",
+)
+TEST_CLAUSES = (
+    "I saw the {e} in Box {b}.",
+    "The {e} can be found in Box {b}.",
+    "The {e} ended up in Box {b}.",
+    "She packed the {e} into Box {b}.",
+    "The {e} sits in Box {b}.",
+    "He dropped the {e} into Box {b}.",
+    "The {e} now lies in Box {b}.",
+    "My brother hid the {e} in Box {b}.",
+    "You can get the {e} from Box {b}.",
+    "The {e} is kept inside Box {b}.",
+    "The label on the {e} says Box {b}.",
+    "Nobody took the {e} out of Box {b}.",
+)
 ASK = " The {e} is in Box"
 ASK_CHAT = " Which box is the {e} in? Answer with the letter alone."
 FILLERS = ("Also,", "After that,", "In the same room,", "Look again:", "As far as we know,", "Then,")
@@ -49,6 +76,15 @@ class _Scene:
     clause: str
     template: str
     fillers: tuple[str, ...]
+
+
+def _continued(clause: str) -> str:
+    """A clause as it goes on after a filler.
+
+    >>> _continued("The {e} is in Box {b}."), _continued("I saw the {e} in Box {b}.")
+    ('the {e} is in Box {b}.', 'I saw the {e} in Box {b}.')
+    """
+    return clause if clause.startswith("I ") else clause[0].lower() + clause[1:]
 
 
 class _PromptWriter:
@@ -67,7 +103,7 @@ class _PromptWriter:
         count = len(scene.entities) if until is None else until + 1
         for i in range(count):
             filler = f"{scene.fillers[i]} " if scene.fillers[i] else ""
-            clause = scene.clause if not filler else scene.clause[0].lower() + scene.clause[1:]
+            clause = _continued(scene.clause) if filler else scene.clause
             text.add(" " if i else "").add(filler).fill(clause, scene.entities[i], scene.labels[i])
         reply = ""
         if asked is not None and until is None:

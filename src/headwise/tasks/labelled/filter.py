@@ -21,6 +21,15 @@ from headwise.tasks.labelled.words import CATEGORIES, FIVE, check_words, halves
 
 
 @dataclass(frozen=True)
+class _Shot:
+    """A solved example: words of a list, the category that is asked for, and its words."""
+
+    words: str
+    category: str
+    answer: str
+
+
+@dataclass(frozen=True)
 class _Wording:
     """How a list opens, how it ends and asks, and the solved examples before it in a few-shot prompt."""
 
@@ -29,29 +38,68 @@ class _Wording:
     asking: str
     shots: str
 
+    @classmethod
+    def several(
+        cls, kind: str, pairs: Sequence[tuple[str, str]], shots: Sequence[_Shot]
+    ) -> tuple[_Wording, ...]:
+        """Wordings of one kind, with one solved example and two in turn, each solved in the wording itself."""
+        made = []
+        for number, (opening, asking) in enumerate(pairs):
+            solved = [shots[(number + i) % len(shots)] for i in range(2 - number % 2)]
+            text = "".join(
+                f"{opening}{shot.words}{_asked(asking, shot.category)} {shot.answer}.\n\n" for shot in solved
+            )
+            made.append(cls(f"{kind} {number + 1}", opening, asking, text))
+        return tuple(made)
 
-FIT_WORDINGS = (
-    _Wording(
-        "fit 1",
-        "List: ",
-        ".\n{C}:",
-        "List: red, oak, violin, green, pine, flute.\nColours: red, green.\n\n"
-        "List: table, doctor, iron, chair, nurse, copper.\nFurniture: table, chair.\n\n",
+
+def _asked(asking: str, category: str) -> str:
+    return asking.format(C=category.capitalize(), c=category)
+
+
+# Twelve wordings each: below that, what prompts of one wording share cannot be told from what the feature is.
+FIT_WORDINGS = _Wording.several(
+    "fit",
+    (
+        ("List: ", ".\n{C}:"),
+        ("Words: ", ".\nOnly the {c}:"),
+        ("Here are some words: ", ".\nFrom these, the {c}:"),
+        ("Read this list: ", ".\nAnswer with the {c}:"),
+        ("Given: ", ".\nAll {c}:"),
+        ("Input: ", ".\nOutput, only {c}:"),
+        ("Sort these: ", ".\nThese are the {c}:"),
+        ("Collection: ", ".\nIts {c}:"),
+        ("A mixed list: ", ".\nPick out the {c}:"),
+        ("Vocabulary: ", ".\nName the {c}:"),
+        ("Things: ", ".\nFind the {c}:"),
+        ("On the board: ", ".\nJust the {c}:"),
     ),
-    _Wording(
-        "fit 2",
-        "Words: ",
-        ".\nOnly the {c}:",
-        "Words: tennis, oak, blue, hockey, pine, yellow.\nOnly the sports: tennis, hockey.\n\n",
+    (
+        _Shot("red, oak, violin, green, pine, flute", "colours", "red, green"),
+        _Shot("table, doctor, iron, chair, nurse, copper", "furniture", "table, chair"),
+        _Shot("tennis, oak, blue, hockey, pine, yellow", "sports", "tennis, hockey"),
     ),
 )
-TEST_WORDINGS = (
-    _Wording(
-        "test 1",
-        "Items: ",
-        ".\n{C}:",
-        "Items: piano, gold, lawyer, guitar, silver, teacher.\nInstruments: piano, guitar.\n\n"
-        "Items: rose, blue, golf, tulip, yellow, rugby.\nFlowers: rose, tulip.\n\n",
+TEST_WORDINGS = _Wording.several(
+    "test",
+    (
+        ("Items: ", ".\n{C}:"),
+        ("Entries: ", ".\nThe {c}:"),
+        ("Take these words: ", ".\nShow the {c}:"),
+        ("Terms: ", ".\nList the {c}:"),
+        ("Word bank: ", ".\nChoose the {c}:"),
+        ("Consider: ", ".\nAmong them, the {c}:"),
+        ("Notes: ", ".\nKeep the {c}:"),
+        ("Row: ", ".\nExtract the {c}:"),
+        ("The words are: ", ".\nHere are the {c}:"),
+        ("Set: ", ".\nEvery one of the {c}:"),
+        ("Data: ", ".\nSelected {c}:"),
+        ("In the notebook: ", ".\nWrite down the {c}:"),
+    ),
+    (
+        _Shot("piano, gold, lawyer, guitar, silver, teacher", "instruments", "piano, guitar"),
+        _Shot("rose, blue, golf, tulip, yellow, rugby", "flowers", "rose, tulip"),
+        _Shot("winter, steel, drum, summer, brass, trumpet", "seasons", "winter, summer"),
     ),
 )
 CHAT = "Here is a list of words: {list}. Which of them are {c}?"
@@ -213,7 +261,7 @@ def _example(
         reply = "Answer:"
     else:
         before = (wording.shots if form == "few-shot" else "") + wording.opening
-        after, reply = "", wording.asking.format(C=asked.capitalize(), c=asked)
+        after, reply = "", _asked(wording.asking, asked)
     text = Marked(before)
     for number, (_, word) in enumerate(chosen):
         text.add(", " if number else "").mark(word)
