@@ -202,8 +202,10 @@ def test_long_prompts_small_chunks_and_small_blocks_change_nothing(
     monkeypatch.setattr(writes_module, "ROWS", 2)
     monkeypatch.setattr(search_module, "FIRINGS", 2)
     rebuilt, other = _searched(model, Rules(), 3)
-    assert len(list(kept.blocks(3))) == 1
-    assert len(list(rebuilt.blocks(3))) == 3
+    what = torch.randn(kept.tokens, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    at_once, in_turns = (list(one.received_by(3, what)) for one in (kept, rebuilt))
+    assert (len(at_once), len(in_turns)) == (1, 3)
+    assert torch.allclose(at_once[0][2], torch.cat([one[2] for one in in_turns]), atol=1e-12)
     rows = torch.tensor([4, 0])
     assert torch.allclose(kept.row_weights(3, rows), rebuilt.row_weights(3, rows), atol=1e-12)
     for a, b in zip(usual, other, strict=True):

@@ -61,7 +61,8 @@ class Removal:
         q, k = up.q[layer, index, d].double(), up.k[layer, index // up.group].double()
         q = q if self.query is None else q - self.query
         k = k if self.key is None else k - self.key
-        return attention((k @ q) * float(up.scale[layer]), up.visible(layer)[d], up.cap)
+        visible = up.visible(layer, torch.tensor([d], device=up.device))[0]
+        return attention((k @ q) * float(up.scale[layer]), visible, up.cap)
 
 
 def removal(

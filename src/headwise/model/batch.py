@@ -131,6 +131,8 @@ class CleanPass:
             """A mask, rotations or position ids, of this prompt and its columns."""
             if isinstance(given, tuple):
                 return tuple(map(cut, given))
+            if hasattr(given, "of_prompt"):  # a long prompt's mask, which is a rule
+                return given.of_prompt(prompt, columns)
             if not isinstance(given, Tensor):
                 return given
             given = given[one] if given.ndim > 1 and len(given) > 1 else given
@@ -236,7 +238,11 @@ class Packing:
         query, key, value = (
             x[:, :, : self.start].to(call.query.dtype) for x in (source.query, source.key, source.value)
         )
-        mask = None if call.mask is None else call.mask[..., : self.start, : self.start]
+        mask: Any = call.mask
+        if isinstance(mask, Tensor):
+            mask = mask[..., : self.start, : self.start]
+        elif mask is not None:
+            mask = mask.of_prompt(0, slice(self.start))
         return replace(call, query=query, key=key, value=value, mask=mask)
 
     def own(self, vectors: Tensor) -> Tensor:

@@ -18,11 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
+from transformers.masking_utils import (
+    AttentionMaskInterface,
+    and_masks,
+    eager_mask,
+    padding_mask_function,
+    prepare_padding_mask,
+    sdpa_mask,
+)
 from transformers.modeling_utils import AttentionInterface
 
 from headwise.errors import HeadwiseError
-from headwise.model.attend import AttentionCall, attend, attend_from, attend_packed
+from headwise.model.attend import AttentionCall, RowMask, attend, attend_from, attend_packed
 from headwise.model.batch import Batch, Packing
 from headwise.model.threads import side_by_side
 
@@ -186,7 +193,7 @@ def _instrumented(model: Model, every: Sequence[Instruments]) -> Iterator[thread
     ) -> tuple[Tensor, None]:
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         mask = attention_mask
-        if mask is not None and mask.dtype != torch.bool:
+        if isinstance(mask, Tensor) and mask.dtype != torch.bool:
             mask = (
                 mask >= 0
             )  # an eager mask adds 0 where a key is visible and a huge negative number elsewhere
@@ -211,7 +218,8 @@ def _instrumented(model: Model, every: Sequence[Instruments]) -> Iterator[thread
             AttentionInterface.register(name, function)
             # The model's own kind of mask: a bare forward pass in another thread that is under way while the name
             # changes goes on with a mask that fits both.
-            AttentionMaskInterface.register(name, eager_mask if before == "eager" else sdpa_mask)
+            own_mask = eager_mask if before == "eager" else sdpa_mask
+            AttentionMaskInterface.register(name, partial(_mask, mine, own_mask))
         undo.callback(_unregister, name)
         undo.callback(setattr, config, "_attn_implementation", before)
         config._attn_implementation = name
@@ -248,6 +256,23 @@ def _attended(call: AttentionCall, instruments: Instruments) -> Tensor:
         whole[:, packing.start :] = output
         output = instruments.finish(call, whole)[:, packing.start :]
     return packing.packed(output, lambda: attend(packing.before(packed)))
+
+
+LONG = 1024
+"""Tokens from which on a mask is a rule instead of a table."""
+
+
+def _mask(mine: threading.local, own: Callable[..., Any], **given: Any) -> Any:
+    """The model's own kind of mask; of a long prompt, in a thread of ours, its rule."""
+    length, rule = given["kv_length"], given["mask_function"]
+    if length < LONG or given.get("use_vmap") or getattr(mine, "instruments", None) is None:
+        return own(**given)
+    padding = prepare_padding_mask(given.get("attention_mask"), length, given["kv_offset"])
+    local = given.get("local_size")
+    if given.get("allow_is_causal_skip") and padding is None and (local is None or length <= local):
+        return None
+    rule = rule if padding is None else and_masks(rule, padding_mask_function(padding))
+    return RowMask(rule, torch.arange(given["batch_size"], device=given["device"]), 0, length)
 
 
 def _is_packed(instruments: Instruments, layer: int) -> bool:

@@ -205,7 +205,11 @@ class Turns:
 
     def mixed(self, patterns: Tensor, vectors: Tensor, rows: Tensor | int) -> Tensor:
         """Σ_t pattern_t · weight_t · R_t v, from patterns [..., n, T] and vectors [..., n, w] of some of the rows."""
-        mix, half = patterns @ self.columns[rows], self.half
+        return self.applied(patterns @ self.columns[rows], vectors)
+
+    def applied(self, mix: Tensor, vectors: Tensor) -> Tensor:
+        """The same, from patterns that were multiplied with :attr:`columns` [..., n, 1 + 2 · half]."""
+        half = self.half
         out = vectors * mix[..., :1]
         if half:
             cos, sin = mix[..., 1 : 1 + half], mix[..., 1 + half :]

@@ -202,15 +202,13 @@ class Stream:
     @torch.no_grad()
     def whole_pattern(self, head: Head | str, prompt: int = 0, rows: Sequence[int] | None = None) -> Tensor:
         """Attention of one head from every position (or from ``rows``): [positions or rows, positions]."""
-        head, span = self.model.head(head), self.batch.span(prompt)
-        call = self.layers[head.layer].call
-        columns = torch.arange(span.start, span.stop) if rows is None else torch.tensor(rows) + span.start
-        columns = columns.to(call.query.device)
-        scores = raw_scores(
-            call.query[prompt, head.index, columns], call.key_of(head.index)[prompt], call.scale, call.cap
-        )
-        visible = call.visible(columns.expand(call.query.shape[0], -1))[prompt]
-        return pattern_rows(scores, visible)[:, span]
+        call = self.call_of(self.model.head(head), prompt)
+        at = range(call.query.shape[2]) if rows is None else rows
+        return call.pattern(torch.tensor(at, device=call.query.device))
+
+    def call_of(self, head: Head, prompt: int = 0) -> AttentionCall:
+        """What one head was handed in one prompt."""
+        return self.layers[head.layer].call.of_head(head.index, prompt, self.batch.span(prompt))
 
     @torch.no_grad()
     def writes(self, layer: int, position: int, prompt: int = 0) -> Parts:

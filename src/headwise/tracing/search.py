@@ -270,7 +270,7 @@ class LayerChunk:
         self._set_maps(basis.query_map.to(device)[self.heads], basis.key_map.to(device)[self.heads])
         self.q = q = up.q[layer, self.heads, self.d].double()
         self.k = k = up.k[layer, self.kv].double()
-        self.visible = up.visible(layer)[self.d]
+        self.visible = up.visible(layer, self.d)
         self.a = self.scale * (q[:, None] @ self.query_map)[:, 0]
         self.b = k @ self.key_map.mT
         self.logits = (k @ q[..., None])[..., 0] * self.scale * self.visible

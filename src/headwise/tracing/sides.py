@@ -281,9 +281,9 @@ class KeySide(_SearchedSide):
         chunk, up = self.chunk, self.chunk.up
         carried, parts = self.carried[self.place[0]], []
         per_layer = up.n_heads * chunk.T
-        for low, high, pattern in up.blocks(chunk.layer):
+        for low, high, mix in up.received_by(chunk.layer, self.turns.columns[0]):
             rows = slice(low * per_layer, high * per_layer)
-            parts.append(self.turns.mixed(pattern.mT.reshape(-1, chunk.T), carried[rows], 0))
+            parts.append(self.turns.applied(mix.flatten(0, 2), carried[rows]))
         return torch.cat((*parts, self.others()[0]))
 
     def reading(self) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import torch
+
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.seeds import Seed
 from headwise.tracing.through import Follower, MLPPart
@@ -139,5 +141,5 @@ def _expands(up: PromptWrites, firing: Cell, attention: float, rules: Rules, ope
         return firing in opened.cells
     keys = firing.query + 1
     if rules.visible_keys:
-        keys = int(up.visible(firing.head.layer)[firing.query].sum())
+        keys = int(up.visible(firing.head.layer, torch.tensor([firing.query], device=up.device)).sum())
     return attention >= rules.least(keys)

@@ -1,7 +1,7 @@
 """What the components below a layer wrote, as one prompt's tracer needs it: linear in the number of tokens.
 
 Nothing of size tokens² is kept, unless it is small. A head's pattern is rebuilt from its queries, keys and the log-sum
-of each row: single rows and columns directly, whole patterns block of layers by block of layers.
+of each row: single rows and columns directly, whole patterns some layers, or some rows of one layer, at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headwise.bases.basis import Bases
 from headwise.errors import HeadwiseError
-from headwise.model.attend import soft_cap
+from headwise.model.attend import row_blocks, soft_cap
 from headwise.model.reading import side_maps
 from headwise.types import Cell, Component, Head, Side
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headwise.model.stream import Stream
 
 BLOCK_BYTES = 1 << 24
-"""Patterns rebuilt at a time; at least one layer's."""
+"""Patterns rebuilt at a time: those of some layers, or some rows of one layer."""
 KEPT_BYTES = 1 << 21
 """Patterns of all layers that are kept, where they are no larger: about 40 tokens of a small model."""
 ROWS = 16
@@ -58,7 +58,7 @@ class PromptWrites:
         self.v = torch.stack(values)
         self.scale = torch.tensor([r.call.scale for r in records], dtype=self.dtype, device=self.device)
         self.cap = _one_cap(model, [record.call.cap for record in records])
-        self._masks = _masks(stream, prompt, span)
+        self._calls = [record.call.of_prompt(prompt) for record in records]
         self.post = None
         if records[0].post_scale is not None:
             self.post = torch.stack(
@@ -67,14 +67,15 @@ class PromptWrites:
         self.static = self._stack_static()
         """[1 + L·per_layer, T, d_model]: embedding, then each layer's bias (where there is one) and MLP."""
         self._kept: Tensor | None = None
-        """[L, H, T keys, T rows]: weights as in :meth:`blocks`, turned so that sums over rows need no copy."""
+        """[L, H, T keys, T rows]: what each value is multiplied with, turned so that sums over rows need no copy."""
         self._kept_values: Tensor | None = None
         if self.n_layers * self.n_heads * self.tokens**2 * self.q.element_size() <= KEPT_BYTES:
-            scores = self._scores(0, self.n_layers)
+            every = torch.arange(self.tokens, device=self.device)
+            scores = self._scores(0, self.n_layers, every)
             self.log_sums = scores.logsumexp(-1)  # [L, H, T]
             # A layer that the pass did not finish has no norm on its output yet, and nobody above who reads it.
             finished = self.n_layers if self.post is None else len(self.post)
-            self._kept = self._weights(0, finished, scores[:finished]).mT.contiguous()
+            self._kept = self._weights(0, finished, scores[:finished], every).mT.contiguous()
             self._kept_values = self.v.repeat_interleave(self.group, dim=1)
         else:
             self.log_sums, self._largest, self._received = self._summed()
@@ -134,20 +135,25 @@ class PromptWrites:
 
     # --- patterns ------------------------------------------------------------------------------------------------
 
-    def visible(self, layer: int) -> Tensor:
-        """[T, T]: which keys each row of a layer sees."""
-        return self._masks[layer]
+    def visible(self, layer: int, rows: Tensor | None = None) -> Tensor:
+        """Which keys some rows [n] of a layer see: [n, T]; without them all rows, which a long prompt has many of."""
+        rows = torch.arange(self.tokens, device=self.device) if rows is None else rows
+        return self._calls[layer].visible((rows + self.span.start)[None])[0, :, self.span]
 
-    def _scores(self, low: int, high: int, rows: slice | Tensor = slice(None)) -> Tensor:
-        """Capped logits of layers ``low`` to ``high`` − 1 at ``rows``: [layers, H, rows, T], −inf where not visible."""
+    def _scores(self, low: int, high: int, rows: Tensor, keys: int | None = None) -> Tensor:
+        """Capped logits of layers ``low`` to ``high`` − 1 at ``rows``, of the first keys: [layers, H, rows, keys], −inf
+        where not visible."""
         q = self.q[low:high, :, rows].unflatten(1, (-1, self.group))
-        scores = (q @ self.k[low:high, :, None].mT).flatten(1, 2) * self.scale[low:high, None, None, None]
+        k = self.k[low:high, :, None, :keys]
+        scores = (q @ k.mT).flatten(1, 2).mul_(self.scale[low:high, None, None, None])
         scores = soft_cap(scores, self.cap)
-        first = self._masks[low]
-        if all(mask is first for mask in self._masks[low:high]):
-            return scores.masked_fill_(~first[rows], float("-inf"))
-        masks = torch.stack([mask[rows] for mask in self._masks[low:high]])
-        return scores.masked_fill_(~masks[:, None], float("-inf"))
+        hidden: dict[int, Tensor] = {}  # layers with the same mask share one table
+        for layer, call in enumerate(self._calls[low:high], low):
+            mask = id(call.mask)
+            if mask not in hidden:
+                hidden[mask] = ~self.visible(layer, rows)[:, :keys]
+            scores[layer - low].masked_fill_(hidden[mask], float("-inf"))
+        return scores
 
     def row_weights(self, layer: int, rows: Tensor, low: int = 0) -> Tensor:
         """What the heads of layers ``low`` to ``layer`` − 1 multiply each value with, at some rows: [rows, l, H, T]."""
@@ -158,35 +164,54 @@ class PromptWrites:
             weights = weights * self.post[low:layer, None, rows, None]
         return weights.permute(2, 0, 1, 3)
 
-    def blocks(self, layer: int) -> Iterator[tuple[int, int, Tensor]]:
-        """Whole patterns below a layer, some layers at a time: (low, high, weights [layers, H, T rows, T])."""
+    def received_by(self, layer: int, what: Tensor) -> Iterator[tuple[int, int, Tensor]]:
+        """Σ_t weight_tj · what_t of every key j of the heads below a layer, from one vector per row [T, n]: some layers
+        at a time, (low, high, [layers, H, T keys, n])."""
         if self._kept is not None:
-            yield 0, layer, self._kept[:layer].mT
+            yield 0, layer, self._kept[:layer] @ what
             return
-        one = self.n_heads * self.tokens**2 * self.q.element_size()
-        step = max(1, BLOCK_BYTES // one)
+        step = max(1, self._block // (self.n_heads * self.tokens**2))
         for low in range(0, layer, step):
             high = min(layer, low + step)
-            yield low, high, self._weights(low, high, self._scores(low, high))
+            total = what.new_zeros(high - low, self.n_heads, self.tokens, what.shape[-1])
+            for rows in self._row_blocks():
+                last = int(rows[-1]) + 1
+                weights = self._weights(low, high, self._scores(low, high, rows, last), rows)
+                total[:, :, :last] += weights.mT @ what[rows]
+            yield low, high, total
 
-    def _weights(self, low: int, high: int, scores: Tensor) -> Tensor:
+    @property
+    def _block(self) -> int:
+        """Weights that are rebuilt at a time."""
+        return BLOCK_BYTES // self.q.element_size()
+
+    def _row_blocks(self) -> Iterator[Tensor]:
+        """All rows, as many at a time as a block of one layer holds; no key after the last of them is seen."""
+        for low, high in row_blocks(0, self.tokens, self.n_heads, self._block):
+            yield torch.arange(low, high, device=self.device)
+
+    def _weights(self, low: int, high: int, scores: Tensor, rows: Tensor) -> Tensor:
         """Patterns of some layers, with the norm on the attention's output, from their scores (which are used up)."""
-        weights = scores.sub_(self.log_sums[low:high, ..., None]).exp_()
-        return weights if self.post is None else weights * self.post[low:high, None, :, None]
+        weights = scores.sub_(self.log_sums[low:high, :, rows, None]).exp_()
+        return weights if self.post is None else weights * self.post[low:high, None, rows, None]
 
     def _summed(self) -> tuple[Tensor, Tensor, Tensor]:
         """The log-sum of every row, and of every key the largest weight and the sum of its weights: [L, H, T] each."""
         shape = (self.n_layers, self.n_heads, self.tokens)
-        log_sums, largest, received = (self.q.new_empty(shape) for _ in range(3))
+        log_sums, largest, received = (self.q.new_zeros(shape) for _ in range(3))
         finished = self.n_layers if self.post is None else len(self.post)
         for layer in range(self.n_layers):
-            scores = self._scores(layer, layer + 1)[0]
-            highest = scores.amax(-1)
-            weights = torch.softmax(scores, -1)
-            log_sums[layer] = highest - weights.amax(-1).log()
-            if self.post is not None and layer < finished:
-                weights *= self.post[layer, None, :, None]
-            largest[layer], received[layer] = weights.amax(-2), weights.sum(-2)
+            for rows in self._row_blocks():
+                last = int(rows[-1]) + 1
+                scores = self._scores(layer, layer + 1, rows, last)[0]
+                highest = scores.amax(-1)
+                weights = torch.softmax(scores, -1)
+                log_sums[layer, :, rows] = highest - weights.amax(-1).log()
+                if self.post is not None and layer < finished:
+                    weights *= self.post[layer, None, rows, None]
+                so_far = largest[layer, :, :last]
+                torch.maximum(so_far, weights.amax(-2), out=so_far)
+                received[layer, :, :last] += weights.sum(-2)
         return log_sums, largest, received
 
     def received(self, layer: int, size: Tensor) -> Tensor:
@@ -212,7 +237,8 @@ class PromptWrites:
         head, d, s = torch.tensor(places, device=self.device).mT
         logits = (self.q[layer, head, d] * self.k[layer, head // self.group, s]).sum(-1) * self.scale[layer]
         logits = soft_cap(logits, self.cap)
-        return ((logits - self.log_sums[layer, head, d]).exp() * self._masks[layer][d, s]).tolist()
+        seen = self.visible(layer, d).gather(1, s[:, None])[:, 0]
+        return ((logits - self.log_sums[layer, head, d]).exp() * seen).tolist()
 
     def columns(
         self, layer: Tensor, head: Tensor, source: Tensor, dtype: torch.dtype = torch.float64
@@ -230,9 +256,9 @@ class PromptWrites:
         weights = logits.sub_(self.log_sums[layer, head].to(dtype)).exp_()
         if self._windowed:
             visible = torch.empty_like(weights, dtype=torch.bool)
-            for mask in {id(mask): mask for mask in self._masks}.values():
-                same = torch.tensor([one is mask for one in self._masks], device=self.device)[layer]
-                visible[same] = mask.mT[source[same]]
+            for call in {id(call.mask): call for call in self._calls}.values():
+                same = torch.tensor([one.mask is call.mask for one in self._calls], device=self.device)[layer]
+                visible[same] = call.readers(source[same] + self.span.start)[:, self.span]
         else:
             visible = torch.arange(self.tokens, device=self.device) >= source[:, None]
         weights = weights.mul_(visible)
@@ -363,19 +389,3 @@ def _one_cap(model: Model, caps: Sequence[float | None]) -> float | None:
             "tracing needs one soft-cap for all layers"
         )
     return caps[0]
-
-
-def _masks(stream: Stream, prompt: int, span: slice) -> list[Tensor]:
-    """Per layer which keys each row sees, [T, T]; layers with the same mask share one tensor."""
-    made: dict[int, Tensor] = {}
-    masks = []
-    for record in stream.layers:
-        mask = record.call.mask
-        if id(mask) not in made:
-            columns = torch.arange(span.start, span.stop, device=record.stream.device)
-            if mask is None:
-                made[id(mask)] = columns[:, None] >= columns
-            else:
-                made[id(mask)] = mask[min(prompt, mask.shape[0] - 1), 0, span, span]
-        masks.append(made[id(mask)])
-    return masks

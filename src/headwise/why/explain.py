@@ -214,7 +214,7 @@ def explain_steps(
         if others:
             clock.start("the same elsewhere")
             elsewhere = transfers(up, table, main, others, align, draws=draws, seed=seed)
-        pattern = stream.whole_pattern(question.cell.head)
+        call = stream.call_of(question.cell.head).kept()
         clock.stop()
     why = Explanation(
         model=model.name,
@@ -230,7 +230,7 @@ def explain_steps(
         proof=proof,
         verdict=verdict(proof, found),
         tables=tables,
-        pattern=pattern.cpu(),
+        call=call,
         basis=named,
         seconds=sum(clock.stages.values()),
         stages=dict(clock.stages),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from headwise.basis_names import BasisName
 from headwise.contrast.roles import HeadRoles, role_of, stored_roles
 from headwise.errors import HeadwiseError
 from headwise.known_names import KnownNames, NamesLike
+from headwise.model.attend import AttentionCall
 from headwise.strings import in_short
 from headwise.tracing.table import WriterTable
 from headwise.types import Head, HeadLike, Side
@@ -60,8 +61,8 @@ class Explanation:
     """Whether the cause is specific, redundant, and matters for the answer."""
     tables: dict[Side, WriterTable]
     """The log-odds over writers and channels, of each side."""
-    pattern: torch.Tensor
-    """[positions, positions]: the whole head."""
+    call: AttentionCall = field(repr=False)
+    """The queries and keys of the whole head: :attr:`pattern` is made of them."""
     basis: BasisName
     """What the channels are channels of."""
     seconds: float
@@ -81,6 +82,11 @@ class Explanation:
     def head(self) -> Head:
         """The head that attends."""
         return self.question.cell.head
+
+    @property
+    def pattern(self) -> torch.Tensor:
+        """[positions, positions]: the whole head, made when it is asked for."""
+        return self.call.pattern(torch.arange(len(self.tokens)))
 
     @property
     def query(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from headwise.circuits.counterfactual import Outcome
@@ -93,7 +94,9 @@ def _edited_cell(up: PromptWrites, cell: Cell, edit: VectorEdit) -> float:
         q = edit.apply(q)
     else:
         k = edit.apply(k)
-    row = softmax_row((k @ q[d]) * float(up.scale[layer]), up.visible(layer)[d], up.cap)
+    row = softmax_row(
+        (k @ q[d]) * float(up.scale[layer]), up.visible(layer, torch.tensor([d], device=up.device))[0], up.cap
+    )
     return float(row[s])
 
 

@@ -17,6 +17,7 @@ from headwise.bases.basis import Bases
 from headwise.basis_names import BasisKind
 from headwise.circuits.counterfactual import Outcome
 from headwise.errors import HeadwiseError
+from headwise.model.attend import BLOCK
 from headwise.model.stream import split
 from headwise.tokens import Prompt, answer_token, one_cell, one_position, shown, shown_after
 from headwise.tracing.seeds import Readout, answer_shares, last_of, likelihood_shares
@@ -247,33 +248,40 @@ def _by_answer(
 
 def _by_head(up: PromptWrites, head: Head, query: int | None, key: int | None) -> Question:
     """The strongest cell of one head's pattern, in the row or column that was named."""
-    pattern = up.stream.whole_pattern(head, up.prompt)
-    visible = up.visible(head.layer)
+    first = 0 if query is None else query
+    rows = torch.arange(first, up.tokens if query is None else query + 1, device=up.device)
     if query is not None and key is not None:
-        if not bool(visible[query, key]):
+        if not bool(up.visible(head.layer, rows)[0, key]):
             raise HeadwiseError(
                 f"{head} at position {query} cannot see position {key}: it is outside its window"
             )
         return Question(Cell(head, query, key), "head, query and key were given")
-    allowed = visible.clone()
-    allowed[0] &= query == 0  # the first token can only read itself
     said = []
     if query is not None:
-        allowed &= (torch.arange(up.tokens) == query)[:, None]
         said.append(f"in the row of position {query}")
+    columns = torch.arange(up.tokens, device=up.device)
+    wanted = torch.ones_like(columns, dtype=torch.bool) if key is None else columns == key
     if key is not None:
-        allowed &= torch.arange(up.tokens) == key
         said.append(f"in the column of position {key}")
-    elif bool(allowed[:, 1:].any()):
-        allowed[:, 0] = False  # attention on the first token is where heads rest when they have nothing to do
+    elif int(rows[-1]) > 0:  # every other row sees itself
+        wanted[0] = False  # attention on the first token is where heads rest when they have nothing to do
         said.append("the first token, where heads rest, left out")
-    if not bool(allowed.any()):
+    found = _strongest(up, head, rows if query == 0 else rows[rows > 0], wanted)
+    if not found:
         raise HeadwiseError(f"no query of {head} other than the first token sees position {key}")
-    scores = pattern.masked_fill(~allowed, -1.0)
-    best = scores.flatten().topk(min(RUNNERS_UP + 1, int(allowed.sum())))
-    cells = [
-        RunnerUp(Cell(head, index // up.tokens, index % up.tokens), score)
-        for index, score in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
+    cells = [RunnerUp(Cell(head, *divmod(place, up.tokens)), score) for score, place in found]
     why = f"the strongest attention of {head}" + (f" ({', '.join(said)})" if said else "")
     return Question(cells[0].cell, why, tuple(cells[1:]))
+
+
+def _strongest(up: PromptWrites, head: Head, rows: Tensor, columns: Tensor) -> list[tuple[float, int]]:
+    """The largest attentions of a head in some rows [n] and columns (True in [T]), each with its row · T + column: some
+    rows at a time."""
+    found: list[tuple[float, int]] = []
+    for some in rows.split(max(1, BLOCK // up.tokens)):
+        allowed = up.visible(head.layer, some) & columns
+        pattern = up.stream.whole_pattern(head, up.prompt, some.tolist()).masked_fill(~allowed, -1.0)
+        best = pattern.flatten().topk(min(RUNNERS_UP + 1, int(allowed.sum())))
+        places = (some[best.indices // up.tokens] * up.tokens + best.indices % up.tokens).tolist()
+        found += zip(best.values.tolist(), places, strict=True)
+    return sorted(found, key=lambda one: (-one[0], one[1]))[: RUNNERS_UP + 1]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from headwise.circuits.patching import Align, aligned
 from headwise.errors import HeadwiseError
 from headwise.model.stream import split
@@ -133,7 +135,8 @@ def _one(
             )
     cell = Cell(here.head, places[here.query], places[here.key])
     other = PromptWrites(split(model, ids, start=up.stream.start), 0, up.bases)
-    if not bool(other.visible(cell.head.layer)[cell.query, cell.key]):
+    rows = torch.tensor([cell.query], device=other.device)
+    if not bool(other.visible(cell.head.layer, rows)[0, cell.key]):
         raise HeadwiseError(
             f"{cell.head} at position {cell.query} of the other prompt {in_short(''.join(tokens))} cannot see position "
             f"{cell.key}: say with align= which positions stand for query and key"
