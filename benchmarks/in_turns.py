@@ -1,11 +1,15 @@
-"""Two things done in turns, and how much longer one takes than the other: for a machine that others use, too."""
+"""Two things done in turns, and how much longer one takes than the other: for a machine that others use, too. And what
+memory something takes."""
 
 from __future__ import annotations
 
+import math
 import statistics
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -24,7 +28,8 @@ LENGTHS = {14: 9, 100: 5, 300: 3, 600: 3}
 def prompt_of(tokenizer: Callable[..., object], tokens: int) -> list[int]:
     """The last tokens of a story that ends in the prompt; the prompt alone where it is as long."""
     ids = list(tokenizer(PROMPT).input_ids)  # pyright: ignore[reportAttributeAccessIssue]
-    return ids if len(ids) >= tokens else list(tokenizer(STORY * 12 + PROMPT).input_ids)[-tokens:]  # pyright: ignore[reportAttributeAccessIssue]
+    story = STORY * (12 + tokens // 64)  # more than enough: the last tokens are taken
+    return ids if len(ids) >= tokens else list(tokenizer(story + PROMPT).input_ids)[-tokens:]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @dataclass(frozen=True)
@@ -63,3 +68,39 @@ def in_turns(bare: Callable[[], object], ours: Callable[[], object], rounds: int
                 if number:
                     seconds.append((time.process_time() - began[0], time.perf_counter() - began[1]))
     return Pace(*taken)
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024
+    raise SystemExit("memory is measured on Linux only")
+
+
+def peak_of(function: Callable[[], object]) -> tuple[int, float]:
+    """Peak resident memory during a call above that before it, and its seconds (in a process of its own)."""
+    before, peak, done = resident(), [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.002):
+            peak[0] = max(peak[0], resident())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    start = time.perf_counter()
+    function()
+    seconds = time.perf_counter() - start
+    done.set()
+    watcher.join()
+    return max(peak[0] - before, 1), seconds
+
+
+def exponent(rows: Sequence[tuple[int, float]]) -> float:
+    """The slope of a straight line through the logarithms of some (length, size)."""
+    xs, ys = [math.log(x) for x, _ in rows], [math.log(y) for _, y in rows]
+    mx, my = statistics.mean(xs), statistics.mean(ys)
+    return sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True)) / sum((x - mx) ** 2 for x in xs)

@@ -9,17 +9,15 @@ python benchmarks/trace.py memory     (c) peak extra memory of a trace by prompt
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from in_turns import LENGTHS, PROMPT, STORY, in_turns, prompt_of  # pyright: ignore[reportMissingImports]
+from in_turns import LENGTHS, PROMPT, exponent, in_turns, peak_of, prompt_of  # pyright: ignore[reportMissingImports]
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -129,13 +127,6 @@ def lengths() -> None:
         )
 
 
-def resident() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) * 1024
-    raise SystemExit("memory is measured on Linux only")
-
-
 def memory_of(tokens: int) -> None:
     """Peak resident memory during one trace above that before it (in a process of its own)."""
     import headwise
@@ -144,22 +135,13 @@ def memory_of(tokens: int) -> None:
     model = headwise.load()
     for layer in range(model.n_layers):
         Bases.of(model).layer(layer)
-    ids: list[int] = list(model.tokenizer(STORY * 12 + PROMPT).input_ids)[-tokens:]
+    ids = prompt_of(model.tokenizer, tokens)
     headwise.trace(model, PROMPT, answer=" Mary", wrong=" John")
-    before, peak, done = resident(), [0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.002):
-            peak[0] = max(peak[0], resident())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    start = time.perf_counter()
-    circuit = headwise.trace(model, [ids], answer=" Mary", wrong=" John")[0]
-    seconds = time.perf_counter() - start
-    done.set()
-    watcher.join()
-    print(f"{tokens} {max(peak[0] - before, 1)} {len(circuit.counterfactuals)} {seconds:.2f}")
+    found = []
+    size, seconds = peak_of(
+        lambda: found.append(headwise.trace(model, [ids], answer=" Mary", wrong=" John")[0])
+    )
+    print(f"{tokens} {size} {len(found[0].counterfactuals)} {seconds:.2f}")
 
 
 def memory() -> None:
@@ -172,11 +154,8 @@ def memory() -> None:
         _, size, firings, seconds = out.strip().splitlines()[-1].split()
         rows.append((tokens, int(size)))
         print(f"    T = {tokens:4d}   {int(size) / 2**20:8.1f} MB   {firings} searched sides   {seconds} s")
-    xs, ys = [math.log(t) for t, _ in rows], [math.log(b) for _, b in rows]
-    mx, my = sum(xs) / len(xs), sum(ys) / len(ys)
-    slope = sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True)) / sum((x - mx) ** 2 for x in xs)
     print(
-        f"    fitted exponent {slope:.2f} (goal <= 1.1); T = 512: {rows[-1][1] / 2**30:.2f} GB (goal < 1.5)"
+        f"    fitted exponent {exponent(rows):.2f} (goal <= 1.1); T = 512: {rows[-1][1] / 2**30:.2f} GB (goal < 1.5)"
     )
 
 
