@@ -62,6 +62,12 @@ def notice(text: str) -> None:
     print(printable(f"headwise: {text}"), file=sys.stderr, flush=True)
 
 
+def remark(text: str) -> None:
+    """A line on stderr about work that is under way: which node did what. Silent where no progress is wanted."""
+    if not _quiet:
+        notice(text)
+
+
 # --- work with a title ---
 
 Show = Callable[[str, float], None]

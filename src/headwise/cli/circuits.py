@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import Annotated
 
 import typer
 
-from headwise.cli import options
+from headwise.cli import options, sharing
 from headwise.cli.outputs import finish
 from headwise.cli.verb import new_app
 from headwise.strings import counted, printable
@@ -24,7 +23,8 @@ def circuits(
     prompts: Annotated[
         int | None, typer.Option(min=1, help="How many prompts; default 300, of a file all.")
     ] = None,
-    workers: options.Workers = None,
+    workers: sharing.Workers = None,
+    ray: sharing.Ray = None,
     mode: options.Mode = "exact",
     tau: options.Tau = None,
     basis: options.Basis = "singular",
@@ -39,6 +39,7 @@ def circuits(
     from headwise.cli.progress import timed_bar
     from headwise.model.loading.load import load
     from headwise.progress import is_quiet
+    from headwise.scale.cluster import cores
     from headwise.scale.disk import size_text
     from headwise.survey.collect import estimated_bytes, trace_many
     from headwise.tasks.answers.make import make_answers
@@ -66,7 +67,7 @@ def circuits(
             loaded,
             answers,
             out=out,
-            workers=_cores() if workers is None else workers,
+            workers=sharing.share_work(workers, ray, cores()),
             mode=mode,
             tau=tau,
             basis=basis,
@@ -86,8 +87,3 @@ def circuits(
     from headwise.show.survey.terminal import summary_tables
 
     finish(summary, lambda: summary_tables(summary), as_json=as_json, run=out)
-
-
-def _cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from headwise.cli import options as words
+from headwise.cli import sharing
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 from headwise.strings import whole_number
 
+if TYPE_CHECKING:
+    from headwise.scale.cluster import Workers
+
 app = new_app("Find a task's heads, fit its features in them, and test them on what was held out.")
-UNLABELLED = ("task", "heads", "corpus", "texts", "max_rank", "seed", "model", "out", "workers", "as_json")
+UNLABELLED = (
+    "task",
+    "heads",
+    "corpus",
+    "texts",
+    "max_rank",
+    "seed",
+    "model",
+    "out",
+    "workers",
+    "ray",
+    "as_json",
+)
 """What features without labels take."""
 
 
@@ -71,7 +87,8 @@ def features(
     seed: words.Seed = 0,
     model: words.Model = None,
     out: words.Out = None,
-    workers: words.MoreWorkers = 1,
+    workers: sharing.MoreWorkers = None,
+    ray: sharing.Ray = None,
     as_json: words.Json = False,
 ) -> None:
     """Find a task's heads, fit its features in them, and test them on what was held out.
@@ -80,7 +97,9 @@ def features(
     """
     if task is None:
         words.refuse_unused(context, UNLABELLED, "is of a TASK with labels, and none was given")
-        _without_labels(heads, corpus, texts, max_rank, seed, model, out, workers, as_json)
+        _without_labels(
+            heads, corpus, texts, max_rank, seed, model, out, sharing.share_work(workers, ray), as_json
+        )
         return
     every = {str(parameter.name) for parameter in context.command.params}
     words.refuse_unused(
@@ -115,7 +134,7 @@ def features(
             energy=energy,
             max_rank=max_rank,
             through_model=answers if through_model else 0,
-            workers=workers,
+            workers=sharing.share_work(workers, ray),
             seed=seed,
             progress=progress,
             **options,
@@ -140,7 +159,7 @@ def _without_labels(
     seed: int,
     model: str | None,
     out: Path | None,
-    workers: int,
+    workers: Workers,
     as_json: bool,
 ) -> None:
     from headwise.corpora.known import find_corpus

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwise.cli import options
+from headwise.cli import options, sharing
 from headwise.cli.features import task_options
 from headwise.cli.outputs import finish
 from headwise.cli.progress import stage_bars
@@ -47,7 +47,8 @@ def heads(
     format: options.Format = None,
     seed: options.Seed = 0,
     model: options.Model = None,
-    workers: options.MoreWorkers = 1,
+    workers: sharing.MoreWorkers = None,
+    ray: sharing.Ray = None,
     as_json: options.Json = False,
 ) -> None:
     """Rank every head of the model on a task in one pass, or measure the roles of all heads.
@@ -85,7 +86,9 @@ def heads(
     if task not in LABELLED:
         made = made.scanning_everything()
     with stage_bars() as progress:
-        scores = scan_heads(loaded, made, workers=workers, seed=seed, progress=progress)
+        scores = scan_heads(
+            loaded, made, workers=sharing.share_work(workers, ray), seed=seed, progress=progress
+        )
     chosen = choose_heads(scores, made.rule)
     document = {
         "task": made.name,

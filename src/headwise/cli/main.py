@@ -160,6 +160,10 @@ def _run_verb(arguments: list[str]) -> int:
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise HeadwiseError(f"there is no {what} {name!r}: {hint}`headwise --help` lists what there is")
     app = import_module(VERBS[name][0]).app
+    if "--ray" in rest:
+        from headwise.cli.sharing import with_address
+
+        rest = with_address(rest)
     try:
         code = app(args=rest, prog_name=f"headwise {name}", standalone_mode=False)
     except HeadwiseError as error:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from headwise.cli import options
+from headwise.cli import options, sharing
 from headwise.cli.outputs import finish
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
@@ -82,7 +82,8 @@ def name(
     ] = 0,
     model: options.Model = None,
     out: options.Out = None,
-    workers: options.MoreWorkers = 1,
+    workers: sharing.MoreWorkers = None,
+    ray: sharing.Ray = None,
     selftest: Annotated[
         bool,
         typer.Option(
@@ -142,7 +143,7 @@ def name(
             causal=causal,
             split_seed=split_seed,
             out=out,
-            workers=workers,
+            workers=sharing.share_work(workers, ray),
             progress=progress,
         )
     _finish(found, out, as_json)

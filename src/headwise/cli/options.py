@@ -332,11 +332,6 @@ Basis = Annotated[
 Draws = Annotated[int, typer.Option(min=1, help="Random controls.", metavar="N")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", metavar="N", callback=_seed)]
 Top = Annotated[int, typer.Option(min=1, help="How many rows to show.", metavar="N")]
-Workers = Annotated[
-    int | None,
-    typer.Option(min=1, help="Processes that share the work.", metavar="N", show_default="one per core"),
-]
-MoreWorkers = Annotated[int, typer.Option(min=1, help="Processes that share the work.", metavar="N")]
 
 # --- where results go -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli import options
+from headwise.cli import options, sharing
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
@@ -38,7 +38,8 @@ def sinks(
     seed: options.Seed = 0,
     model: options.Model = None,
     out: options.Out = None,
-    workers: options.MoreWorkers = 1,
+    workers: sharing.MoreWorkers = None,
+    ray: sharing.Ray = None,
     as_json: options.Json = False,
 ) -> None:
     """Find attention sinks, the heads that park there, the signals that make them, and proof."""
@@ -74,7 +75,7 @@ def sinks(
             traced=traced,
             proved=proved,
             out=out,
-            workers=workers,
+            workers=sharing.share_work(workers, ray),
             seed=seed,
             progress=progress,
         )

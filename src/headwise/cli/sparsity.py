@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli import options
+from headwise.cli import options, sharing
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
@@ -23,7 +23,8 @@ def sparsity(
     seed: options.Seed = 0,
     model: options.Model = None,
     out: options.Out = None,
-    workers: options.MoreWorkers = 1,
+    workers: sharing.MoreWorkers = None,
+    ray: sharing.Ray = None,
     as_json: options.Json = False,
 ) -> None:
     """Split the attention that a task's circuits use over channels, beside rotated directions."""
@@ -39,7 +40,7 @@ def sparsity(
             prompts=prompts,
             rotations=rotations,
             out=out,
-            workers=workers,
+            workers=sharing.share_work(workers, ray),
             seed=seed,
             progress=progress,
         )

@@ -1,4 +1,4 @@
-"""Who makes chunks: this process, or several, each with a model of its own. Whoever does, they are the same.
+"""Who makes chunks: this process, several, or a cluster, each with a model of its own. Whoever does, they are the same.
 
 An engine is handed a job, chunks and what keeps them, and gives back what the job made, in the order of the chunks.
 """
@@ -21,6 +21,7 @@ import torch
 
 from headwise.errors import HeadwiseError
 from headwise.progress import Tick
+from headwise.scale.cluster import Cluster, Workers, refuse_unreachable
 from headwise.scale.disk import Interrupted
 from headwise.scale.work import Chunk, Keeper
 
@@ -166,8 +167,13 @@ class Processes:
             pool.shutdown(cancel_futures=True)
 
 
-def engine_for(model: Model, workers: int = 1) -> Engine:
-    """The engine for a number of workers; one worker is this process."""
+def engine_for(model: Model, workers: Workers = 1) -> Engine:
+    """The engine for a number of workers, of which one is this process; or for a cluster."""
+    if isinstance(workers, Cluster):
+        refuse_unreachable(workers)
+        from headwise.scale.actors import Actors
+
+        return Actors(ModelSource.of(model), workers, on_gpu=model.device.type == "cuda")
     if workers < 1:
         raise HeadwiseError(f"workers={workers} cannot do anything: give 1 or more")
     return ThisProcess(model) if workers == 1 else Processes(ModelSource.of(model), workers)
@@ -190,25 +196,30 @@ def _begin() -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _model(source: ModelSource) -> Model:
+def loaded(source: ModelSource) -> Model:
+    """The model of a worker: loaded once, and kept as long as its process lives."""
     global _loaded
     if _loaded is None:
         from headwise.model.loading.load import load
 
-        model = load(**source.origin, check=False)
-        changed = "its weights were changed in memory, which other processes do not see; use workers=1"
-        model.require(source.weight_hash, "the work", of=model.name, do=changed)
-        _loaded = model
+        _loaded = load(**source.origin, check=False)
     return _loaded
 
 
-def _work(source: ModelSource, asked: bytes, items: bytes, keeper: Keeper | None) -> bytes:
-    # From the process that started this one, through its pipe, like all that a pool hands over; never from a file.
+def made_bytes(source: ModelSource, asked: bytes, items: bytes) -> bytes:
+    """What a worker gives back: the bytes of what a pickled job makes of a pickled chunk."""
+    # From the process that began the work, like all that a pool or a cluster hands over; never from a file.
     job: Job[Any, Any] = pickle.loads(asked)
-    chunk: Chunk[Any] = pickle.loads(items)
-    content = job.to_bytes(job.make(_model(source), chunk, lambda more: None))
+    return job.to_bytes(job.make(loaded(source), pickle.loads(items), lambda more: None))
+
+
+def _work(source: ModelSource, asked: bytes, items: bytes, keeper: Keeper | None) -> bytes:
+    changed = "its weights were changed in memory, which other processes do not see; use workers=1"
+    model = loaded(source)
+    model.require(source.weight_hash, "the work", of=model.name, do=changed)
+    content = made_bytes(source, asked, items)
     if keeper is not None:
-        keeper.keep(chunk, content)
+        keeper.keep(pickle.loads(items), content)
     return content
 
 
