@@ -140,6 +140,7 @@ def test_imports_go_one_way() -> None:
         ("uvicorn", {"app"}),
         ("concurrent", {"model", "scale"}),
         ("multiprocessing", {"scale"}),
+        ("ray", {"scale"}),
     ],
 )
 def test_one_room_knows_each_of_these(library: str, rooms: set[str]) -> None:

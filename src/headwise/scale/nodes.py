@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,9 @@ STORE = 100 * 2**20
 """Bytes of shared memory of a Ray that is started here: what passes through it is chunks, not models."""
 COMPARED = ("python", "torch", "transformers", "headwise")
 """Of what a node's versions must be this machine's, so that it makes the same bytes."""
+
+_TOKEN = secrets.token_hex(32)
+"""Of every Ray that this process starts, which reads it once."""
 
 
 @contextmanager
@@ -39,25 +43,44 @@ def joined(cluster: Cluster, workers: int) -> Iterator[None]:
 def _started_here(quiet: Mapping[str, Any], workers: int) -> Iterator[None]:
     import ray
 
-    # Texts of users are at hand, and nobody was asked whether statistics may be sent.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray's workers are polite to interactive programs by default; these are the command itself.
-    os.environ.setdefault("RAY_worker_niceness", "0")
     # Not the usual temporary folder, whose path may be too long for the sockets in it.
     place = tempfile.mkdtemp(prefix="headwise-", dir="/tmp" if os.access("/tmp", os.W_OK) else None)
+    with _set_for_ray():
+        try:
+            ray.init(
+                address="local",
+                num_cpus=workers,
+                include_dashboard=False,
+                object_store_memory=STORE,
+                _temp_dir=place,
+                **quiet,
+            )
+            yield
+        finally:
+            ray.shutdown()
+            shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _set_for_ray() -> Iterator[None]:
+    """Inside, what a Ray that is started here reads from the environment, as far as the user has not set it."""
+    wanted = {
+        # Texts of users are at hand, and nobody was asked whether statistics may be sent.
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # Ray's workers are polite to interactive programs by default; these are the command itself.
+        "RAY_worker_niceness": "0",
+    }
+    if "RAY_AUTH_MODE" not in os.environ:
+        # Whoever reaches an open Ray can run anything; left to itself it would write a token into the home folder.
+        wanted |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})
     try:
-        ray.init(
-            address="local",
-            num_cpus=workers,
-            include_dashboard=False,
-            object_store_memory=STORE,
-            _temp_dir=place,
-            **quiet,
-        )
         yield
     finally:
-        ray.shutdown()
-        shutil.rmtree(place, ignore_errors=True)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
 
 
 @contextmanager
@@ -69,7 +92,7 @@ def _joined(address: str, quiet: Mapping[str, Any]) -> Iterator[None]:
         ray.init(address=address, **quiet)
     except (RuntimeError, ConnectionError, ValueError, RayError) as error:
         ray.shutdown()
-        raise _refused(address, str(error)) from None
+        raise _refused(address, f"{error} {error.__cause__ or ''}") from None
     try:
         yield
     finally:
@@ -77,6 +100,10 @@ def _joined(address: str, quiet: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _refused(address: str, said: str) -> HeadwiseError:
+    if "uthentication token" in said:
+        return HeadwiseError(
+            f"the cluster at {address!r} wants its token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN as on its nodes"
+        )
     if "ersion mismatch" in said:
         return HeadwiseError(
             f"the cluster at {address!r} runs another version of Ray or Python ({' '.join(said.split())[:200]}): "

@@ -1,0 +1,256 @@
+"""Ray: two nodes on loopback make the bytes of one process, also if one is killed, or the command itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from processes import alive, children_of
+from ray_cluster import ENVIRONMENT, HEAD, SECOND, Loopback, below, loopback
+from toy_answers import answer_lines, contents, kept, small_model, write_lines
+
+from headwise.cli.main import main
+from headwise.errors import HeadwiseError
+from headwise.scale.cluster import Cluster, refuse_unreachable
+from headwise.survey.collect import trace_many
+from headwise.toy.small_lm import DATA
+
+PROMPTS = 300
+linux = pytest.mark.skipif(sys.platform != "linux", reason="other addresses of loopback, and /proc")
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_lines(tmp_path_factory.mktemp("answers") / "answers.jsonl", answer_lines(PROMPTS))
+
+
+@pytest.fixture(scope="module")
+def alone(answers: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What one process makes of them."""
+    out = tmp_path_factory.mktemp("alone") / "run"
+    trace_many(small_model(), answers, out=out)
+    return contents(out)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Loopback]:
+    with loopback() as running:
+        yield running
+
+
+def command(answers: Path, out: Path, *more: str) -> list[str]:
+    base = [sys.executable, "-m", "headwise.cli.main", "circuits", str(answers), "--model", str(DATA)]
+    return [*base, "--out", str(out), *more]
+
+
+def started(arguments: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        arguments, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for_chunk(process: subprocess.Popen[str], out: Path, count: int = 1) -> None:
+    deadline = time.monotonic() + 200
+    while len(kept(out)) < count and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert kept(out) and process.poll() is None
+
+
+# --- what is refused, before any work -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "line"),
+    [
+        ("10.0.0.5", "'10.0.0.5' is not a cluster's address: give HOST:PORT"),
+        ("10.0.0.5:0", "'10.0.0.5:0' is not a cluster's address"),
+        ("10.0.0.5:99999", "'10.0.0.5:99999' is not a cluster's address"),
+        ("s3://bucket:1", "'s3://bucket:1' is not a cluster's address"),
+        (
+            "127.0.0.1:1",
+            "no cluster answers at '127.0.0.1:1' (Connection refused): start one with `ray start",
+        ),
+    ],
+)
+def test_an_address_where_no_cluster_is_is_refused_at_once(
+    address: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the model is loaded: there is none of that name."""
+    began = time.monotonic()
+    assert (
+        main(["circuits", "ioi", "--out", str(tmp_path / "run"), "--ray", address, "--model", "/nowhere"])
+        == 2
+    )
+    assert time.monotonic() - began < 10
+    said = capsys.readouterr().err
+    assert line in said and said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_something_else_that_answers_is_not_ray() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            line, _ = server.accept()
+            with line:
+                line.recv(100)
+                line.sendall(b"HTTP/1.0 400 Bad request\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(HeadwiseError, match=f"what answers at '{address}' is not Ray"):
+            refuse_unreachable(Cluster(address))
+
+
+def test_ray_without_an_address_takes_nothing_from_the_words_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["circuits", "--ray", "no-such-task", "--out", str(tmp_path / "run")]) == 2
+    assert "no-such-task" in capsys.readouterr().err
+
+
+def test_no_workers_are_too_few() -> None:
+    with pytest.raises(HeadwiseError, match="workers=0 cannot do anything"):
+        Cluster(workers=0)
+
+
+@linux
+@pytest.mark.cluster
+def test_a_node_with_other_versions_is_refused(tmp_path: Path, answers: Path) -> None:
+    other = tmp_path / "packages" / "transformers-0.0.1.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: transformers\nVersion: 0.0.1\n")
+    path = f"{other.parent}{os.pathsep}{ENVIRONMENT['PYTHONPATH']}"
+    with loopback(PYTHONPATH=path) as running:
+        process = started(command(answers, tmp_path / "run", "--ray", running.address))
+        _, said = process.communicate(timeout=200)
+    assert process.returncode == 2
+    assert f"the node {SECOND} has transformers 0.0.1, and this machine" in said.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
+@linux
+@pytest.mark.cluster
+def test_what_a_cluster_cannot_do_is_one_line_before_any_work(
+    cluster: Loopback, answers: Path, tmp_path: Path
+) -> None:
+    script = f"""
+import sys
+import headwise, torch
+from headwise.scale.cluster import Cluster
+from headwise.survey.collect import trace_many
+model = headwise.load({str(DATA)!r}, check=False)
+def refused(model, out, **given):
+    try:
+        trace_many(model, {str(answers)!r}, out=out, workers=Cluster({cluster.address!r}, **given))
+    except headwise.HeadwiseError as error:
+        print(error)
+refused(model, {str(tmp_path / "a")!r}, workers=3)
+model.origin = {{**model.origin, "name": "/no/such/folder"}}
+refused(model, {str(tmp_path / "b")!r})
+changed = headwise.load({str(DATA)!r}, check=False)
+next(changed.hf.parameters()).data[0, 0] += 1
+refused(changed, {str(tmp_path / "c")!r})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, done.stderr
+    many, folder, weights = done.stdout.splitlines()
+    assert many.startswith("3 workers need as many free CPUs, and the cluster at")
+    assert many.endswith("has 2: give fewer workers")
+    assert "does not see the model's folder '/no/such/folder'" in folder
+    assert "with the weights" in weights and "give every node the same files" in weights
+    assert not list(tmp_path.iterdir())
+
+
+# --- the same bytes -------------------------------------------------------------------------------------------------
+
+
+@linux
+@pytest.mark.cluster
+def test_two_nodes_make_the_bytes_of_one_process(
+    cluster: Loopback, answers: Path, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    process = started(command(answers, tmp_path / "run", "--ray", cluster.address, "--workers", "2"))
+    _, said = process.communicate(timeout=250)
+    assert process.returncode == 0, said
+    assert contents(tmp_path / "run") == alone
+    last = [line for line in said.splitlines() if "done by node" in line][-1]
+    assert HEAD in last and SECOND in last
+
+
+@linux
+@pytest.mark.cluster
+def test_a_killed_command_is_continued_on_the_cluster(
+    cluster: Loopback, answers: Path, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    arguments = command(answers, out, "--ray", cluster.address, "--workers", "2")
+    process = started(arguments)
+    wait_for_chunk(process, out)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = kept(out)
+    assert before and not (out / "prompts.parquet").exists()
+    # Its actors end with it; until then their CPUs are taken.
+    cluster.wait_for(2)
+    deadline = time.monotonic() + 60
+    while True:
+        again = started(arguments)
+        _, said = again.communicate(timeout=250)
+        if again.returncode == 0 or "free CPUs" not in said or time.monotonic() > deadline:
+            break
+    assert again.returncode == 0, said
+    first = next(line for line in said.splitlines() if "tracing:" in line)
+    assert f"tracing: {32 * len(before)} of {PROMPTS}" in first
+    assert contents(out) == alone
+
+
+@linux
+@pytest.mark.cluster
+def test_a_node_killed_in_the_middle_loses_nothing(
+    answers: Path, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with loopback() as running:
+        process = started(command(answers, out, "--ray", running.address, "--workers", "2"))
+        wait_for_chunk(process, out)
+        running.nodes[1].kill()
+        _, said = process.communicate(timeout=250)
+    assert process.returncode == 0, said
+    assert "was lost: what it was at is begun again" in said
+    assert contents(out) == alone
+
+
+@linux
+@pytest.mark.cluster
+def test_ray_of_its_own_ends_with_the_command_even_if_that_is_killed(
+    answers: Path, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    arguments = command(answers, out, "--ray", "--workers", "2")
+    process = started(arguments)
+    wait_for_chunk(process, out)
+    under = below(process.pid)
+    assert len(under) > 3
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    # The workers end at once; Ray's own agents take a minute to notice.
+    deadline = time.monotonic() + 150
+    while any(map(alive, under)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(alive, under))
+    again = started(arguments)
+    _, said = again.communicate(timeout=250)
+    assert again.returncode == 0, said
+    assert not children_of(again.pid)
+    assert contents(out) == alone
