@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headwise.naming.result import NamesResult as NamesResult
     from headwise.naming.run import find_names as find_names
     from headwise.progress import Progress as Progress
-    from headwise.scale.cluster import Cluster as Cluster
+    from headwise.scale.cluster import RayCluster as RayCluster
     from headwise.show.widget import widget as widget
     from headwise.sinks.result import SinksResult as SinksResult
     from headwise.sinks.study import find_sinks as find_sinks
@@ -88,7 +88,7 @@ _NAMES = {
     "naming.result": "NamesResult",
     "naming.run": "find_names",
     "progress": "Progress",
-    "scale.cluster": "Cluster",
+    "scale.cluster": "RayCluster",
     "show.widget": "widget",
     "sinks.result": "SinksResult",
     "sinks.study": "find_sinks",

@@ -19,7 +19,7 @@ from toy_answers import answer_lines, contents, kept, small_model, write_lines
 
 from headwise.cli.main import main
 from headwise.errors import HeadwiseError
-from headwise.scale.cluster import Cluster, refuse_unreachable
+from headwise.scale.cluster import RayCluster, refuse_unreachable
 from headwise.survey.collect import trace_many
 from headwise.toy.small_lm import DATA
 
@@ -107,7 +107,7 @@ def test_something_else_that_answers_is_not_ray() -> None:
         threading.Thread(target=answer, daemon=True).start()
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(HeadwiseError, match=f"what answers at '{address}' is not Ray"):
-            refuse_unreachable(Cluster(address))
+            refuse_unreachable(RayCluster(address))
 
 
 def test_ray_without_an_address_takes_nothing_from_the_words_after_it(
@@ -119,7 +119,7 @@ def test_ray_without_an_address_takes_nothing_from_the_words_after_it(
 
 def test_no_workers_are_too_few() -> None:
     with pytest.raises(HeadwiseError, match="workers=0 cannot do anything"):
-        Cluster(workers=0)
+        RayCluster(workers=0)
 
 
 @linux
@@ -145,12 +145,12 @@ def test_what_a_cluster_cannot_do_is_one_line_before_any_work(
     script = f"""
 import sys
 import headwise, torch
-from headwise.scale.cluster import Cluster
+from headwise.scale.cluster import RayCluster
 from headwise.survey.collect import trace_many
 model = headwise.load({str(DATA)!r}, check=False)
 def refused(model, out, **given):
     try:
-        trace_many(model, {str(answers)!r}, out=out, workers=Cluster({cluster.address!r}, **given))
+        trace_many(model, {str(answers)!r}, out=out, workers=RayCluster({cluster.address!r}, **given))
     except headwise.HeadwiseError as error:
         print(error)
 refused(model, {str(tmp_path / "a")!r}, workers=3)

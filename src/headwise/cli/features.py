@@ -15,7 +15,7 @@ from headwise.cli.verb import new_app
 from headwise.strings import whole_number
 
 if TYPE_CHECKING:
-    from headwise.scale.cluster import Workers
+    from headwise.scale.cluster import WorkSharing
 
 app = new_app("Find a task's heads, fit its features in them, and test them on what was held out.")
 UNLABELLED = (
@@ -159,7 +159,7 @@ def _without_labels(
     seed: int,
     model: str | None,
     out: Path | None,
-    workers: Workers,
+    workers: WorkSharing,
     as_json: bool,
 ) -> None:
     from headwise.corpora.known import find_corpus

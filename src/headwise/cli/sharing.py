@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from headwise.scale.cluster import Workers as Sharing
+    from headwise.scale.cluster import WorkSharing
 
 LOCAL = "local"
 """What ``--ray`` without an address stands for."""
@@ -17,9 +17,9 @@ LOCAL = "local"
 def _ray(value: str | None) -> str | None:
     """A cluster that does not answer is told before a model is loaded."""
     if value is not None:
-        from headwise.scale.cluster import Cluster, refuse_unreachable
+        from headwise.scale.cluster import RayCluster, refuse_unreachable
 
-        refuse_unreachable(Cluster(None if value == LOCAL else value))
+        refuse_unreachable(RayCluster(None if value == LOCAL else value))
     return value
 
 
@@ -59,10 +59,10 @@ Ray = Annotated[
 ]
 
 
-def share_work(workers: int | None, ray: str | None, alone: int = 1) -> Sharing:
+def share_work(workers: int | None, ray: str | None, alone: int = 1) -> WorkSharing:
     """Who shares the work; ``alone`` is how many processes if nothing is said."""
-    from headwise.scale.cluster import Cluster
+    from headwise.scale.cluster import RayCluster
 
     if ray is None:
         return alone if workers is None else workers
-    return Cluster(None if ray == LOCAL else ray, workers)
+    return RayCluster(None if ray == LOCAL else ray, workers)

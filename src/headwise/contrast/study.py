@@ -62,7 +62,7 @@ from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
 from headwise.progress import Progress, stages
 from headwise.randomness import keyed
-from headwise.scale.cluster import Workers
+from headwise.scale.cluster import WorkSharing
 from headwise.scale.engines import engine_for
 from headwise.scale.manifest import ModelShape
 from headwise.scale.stages import Stages
@@ -101,7 +101,7 @@ def find_features(
     energy: float = 0.99,
     max_rank: int = 9,
     through_model: int = 0,
-    workers: Workers = 1,
+    workers: WorkSharing = 1,
     seed: int = 0,
     progress: Progress | None = None,
     **options: Any,
@@ -132,7 +132,7 @@ def find_features(
         Test prompts on which swaps are also made in the running model; 0 for none.
     workers:
         Processes that share the work; above 1, each loads the model anew (in a script, call this under
-        ``if __name__ == "__main__":``). Or a :class:`~headwise.scale.cluster.Cluster`. What is found does not depend
+        ``if __name__ == "__main__":``). Or a :class:`~headwise.scale.cluster.RayCluster`. What is found does not depend
         on it.
     seed:
         The seed of everything random.
@@ -201,7 +201,7 @@ def find_features(
 
 
 def scan_heads(
-    model: Model, task: Task, *, workers: Workers = 1, seed: int = 0, progress: Progress | None = None
+    model: Model, task: Task, *, workers: WorkSharing = 1, seed: int = 0, progress: Progress | None = None
 ) -> list[HeadScore]:
     """Every head of the model ranked on the task's scanning prompts, by one process or several."""
     with closing(engine_for(model, workers)) as engine:

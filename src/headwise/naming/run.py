@@ -36,7 +36,7 @@ from headwise.naming.signals import Subject
 from headwise.naming.sources import SourceLike, Subjects, read_source
 from headwise.naming.texts import Texts
 from headwise.progress import Progress
-from headwise.scale.cluster import Workers
+from headwise.scale.cluster import WorkSharing
 from headwise.scale.engines import engine_for
 from headwise.scale.mapping import map_chunks
 from headwise.scale.stages import Stages
@@ -74,7 +74,7 @@ def find_names(
     causal: bool = False,
     split_seed: int = 0,
     out: str | Path | None = None,
-    workers: Workers = 1,
+    workers: WorkSharing = 1,
     progress: Progress | None = None,
 ) -> NamesResult:
     """Name what heads attend to, or what signals respond to, and test every name on texts that it was not found on.
@@ -124,7 +124,7 @@ def find_names(
         A folder that keeps the run; one that was interrupted is continued.
     workers:
         Processes that share the work; above 1, each loads the model anew (in a script, call this under
-        ``if __name__ == "__main__":``). Or a :class:`~headwise.scale.cluster.Cluster`. What is found does not depend
+        ``if __name__ == "__main__":``). Or a :class:`~headwise.scale.cluster.RayCluster`. What is found does not depend
         on it.
     progress:
         Told the stage, how many of its texts or subjects are done, and how many there are.

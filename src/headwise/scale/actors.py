@@ -27,7 +27,7 @@ from ray.exceptions import (
 
 from headwise.errors import HeadwiseError
 from headwise.progress import Tick, remark
-from headwise.scale.cluster import Cluster, cores
+from headwise.scale.cluster import RayCluster, cores
 from headwise.scale.disk import Interrupted
 from headwise.scale.engines import AHEAD, Item, Job, Made, ModelSource, loaded, made_bytes
 from headwise.scale.nodes import joined, refuse_unlike
@@ -79,7 +79,7 @@ class _Actor:
 class Actors:
     """The engine of a cluster: joins or starts Ray with its first chunk, and keeps its actors for the next stage."""
 
-    def __init__(self, source: ModelSource, cluster: Cluster, *, on_gpu: bool = False) -> None:
+    def __init__(self, source: ModelSource, cluster: RayCluster, *, on_gpu: bool = False) -> None:
         # Ray shows every actor its own GPU as the only one.
         here = {"device": "cuda"} if on_gpu and source.origin["device"] else {}
         self.source = ModelSource({**source.origin, **here}, source.weight_hash)

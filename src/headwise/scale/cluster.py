@@ -18,10 +18,10 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 
 
 
 @dataclass(frozen=True)
-class Cluster:
+class RayCluster:
     """Machines that share a study's work through Ray (``headwise[cluster]``): give it as ``workers=``.
 
-    >>> Cluster("10.0.0.5")
+    >>> RayCluster("10.0.0.5")
     Traceback (most recent call last):
     ...
     headwise.errors.HeadwiseError: '10.0.0.5' is not a cluster's address: give HOST:PORT, such as 10.0.0.5:6379, or auto
@@ -41,7 +41,7 @@ class Cluster:
             host_and_port(str(self.address))
 
 
-Workers = int | Cluster
+WorkSharing = int | RayCluster
 """Who shares the work of a study: so many processes of this machine, or a cluster."""
 
 
@@ -64,7 +64,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
-def refuse_unreachable(cluster: Cluster) -> None:
+def refuse_unreachable(cluster: RayCluster) -> None:
     """One line now instead of minutes of silence: Ray itself waits long for a cluster that is not there."""
     if find_spec("ray") is None:
         raise HeadwiseError("a cluster needs Ray: install it with `pip install 'headwise[cluster]'`")

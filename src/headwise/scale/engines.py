@@ -21,7 +21,7 @@ import torch
 
 from headwise.errors import HeadwiseError
 from headwise.progress import Tick
-from headwise.scale.cluster import Cluster, Workers, refuse_unreachable
+from headwise.scale.cluster import RayCluster, WorkSharing, refuse_unreachable
 from headwise.scale.disk import Interrupted
 from headwise.scale.work import Chunk, Keeper
 
@@ -167,9 +167,9 @@ class Processes:
             pool.shutdown(cancel_futures=True)
 
 
-def engine_for(model: Model, workers: Workers = 1) -> Engine:
+def engine_for(model: Model, workers: WorkSharing = 1) -> Engine:
     """The engine for a number of workers, of which one is this process; or for a cluster."""
-    if isinstance(workers, Cluster):
+    if isinstance(workers, RayCluster):
         refuse_unreachable(workers)
         from headwise.scale.actors import Actors
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import HeadwiseError
-from headwise.scale.cluster import AUTO, Cluster, refuse_unreachable
+from headwise.scale.cluster import AUTO, RayCluster, refuse_unreachable
 from headwise.scale.folder import package_versions
 
 STORE = 100 * 2**20
@@ -26,7 +26,7 @@ _TOKEN = secrets.token_hex(32)
 
 
 @contextmanager
-def joined(cluster: Cluster, workers: int) -> Iterator[None]:
+def joined(cluster: RayCluster, workers: int) -> Iterator[None]:
     """Inside, Ray is there: the one that this process uses already, the cluster's, or one of its own."""
     import ray
 

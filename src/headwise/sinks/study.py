@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.errors import HeadwiseError
 from headwise.progress import Progress
-from headwise.scale.cluster import Workers
+from headwise.scale.cluster import WorkSharing
 from headwise.scale.engines import engine_for
 from headwise.scale.stages import Stages
 from headwise.scale.study import run_study
@@ -54,7 +54,7 @@ def find_sinks(
     traced: int = 24,
     proved: int = 6,
     out: str | Path | None = None,
-    workers: Workers = 1,
+    workers: WorkSharing = 1,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SinksResult:
@@ -78,7 +78,7 @@ def find_sinks(
         A folder that keeps the study; one that was interrupted is continued.
     workers:
         Processes that share the work; above 1, each loads the model anew (in a script, call this under
-        ``if __name__ == "__main__":``). Or a :class:`~headwise.scale.cluster.Cluster`. What is found does not depend
+        ``if __name__ == "__main__":``). Or a :class:`~headwise.scale.cluster.RayCluster`. What is found does not depend
         on it.
     seed:
         The seed of everything random.

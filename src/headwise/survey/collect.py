@@ -12,7 +12,7 @@ import pyarrow as pa
 from headwise.basis_names import BasisKind
 from headwise.circuits.trace import bases_for, rules_for
 from headwise.progress import Progress
-from headwise.scale.cluster import Workers
+from headwise.scale.cluster import WorkSharing
 from headwise.scale.disk import disk_trouble_told, refuse_small_disk
 from headwise.scale.engines import Engine, engine_for
 from headwise.scale.folder import RunFolder
@@ -41,7 +41,7 @@ def trace_many(
     *,
     out: str | Path,
     prompts: int | None = None,
-    workers: Workers = 1,
+    workers: WorkSharing = 1,
     mode: str = "exact",
     tau: float | None = None,
     basis: BasisKind = "singular",
@@ -68,7 +68,7 @@ def trace_many(
         How many prompts are made (of a file: taken); default: 300, or all of a file.
     workers:
         Processes; above 1 they load the model anew, so in a script call this under ``if __name__ == "__main__":``. Or a
-        :class:`~headwise.scale.cluster.Cluster`.
+        :class:`~headwise.scale.cluster.RayCluster`.
     mode:
         ``exact``, or ``published`` to follow the authors' rules to the letter.
     tau:

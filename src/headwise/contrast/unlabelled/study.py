@@ -28,7 +28,7 @@ from headwise.contrast.unlabelled.writers import writer_profiles
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
 from headwise.progress import Progress
-from headwise.scale.cluster import Workers
+from headwise.scale.cluster import WorkSharing
 from headwise.scale.engines import engine_for
 from headwise.scale.stages import Stages
 from headwise.scale.study import run_study
@@ -74,7 +74,7 @@ def find_unlabelled(
     texts: int = TEXTS,
     max_rank: int = MAX_RANK,
     out: str | Path | None = None,
-    workers: Workers = 1,
+    workers: WorkSharing = 1,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> UnlabelledResult:
@@ -96,7 +96,7 @@ def find_unlabelled(
         A folder that keeps the run; one that was interrupted is continued.
     workers:
         Processes that share the passes over texts; above 1, each loads the model anew. Or a
-        :class:`~headwise.scale.cluster.Cluster`.
+        :class:`~headwise.scale.cluster.RayCluster`.
     seed:
         The seed of everything random.
     progress:
