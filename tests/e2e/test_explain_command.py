@@ -99,7 +99,10 @@ def test_ten_thousand_characters(capsys: pytest.CaptureFixture[str]) -> None:
         (["explain", PROMPT, "--head", "L1H0", "--key", "Bob"], "key 'Bob' is not in the prompt"),
         (["explain", PROMPT, "--features", "nowhere"], "there are no features at"),
         (["explain", PROMPT, "--html", "/proc/nothing/page.html"], "cannot be written"),
-        (["explain", PROMPT, "--answer", "Mary Poppins"], "tokens"),
+        (
+            ["explain", PROMPT, "--answer", " Mary Poppins", "--wrong", " Mary"],
+            "' Mary Poppins' begins with ' Mary', so the two answers do not part",
+        ),
         (["explain", PROMPT, "--color"], "--color"),
     ],
 )

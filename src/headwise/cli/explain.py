@@ -49,6 +49,16 @@ def explain(
     key: options.Key = None,
     answer: options.Answer = None,
     wrong: options.Wrong = None,
+    generate: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Let the model write N tokens, and ask about one.", metavar="N"),
+    ] = None,
+    written: Annotated[
+        str | None,
+        typer.Option(
+            help="With --generate: which one, as text or position (default: the last).", metavar="TOKEN"
+        ),
+    ] = None,
     features: options.Features = None,
     unsupported: Annotated[
         bool, typer.Option("--unsupported", help="With --features: use those that swaps do not support, too.")
@@ -126,6 +136,10 @@ def explain(
         raise HeadwiseError(
             "--align is used with --against PROMPT or one --transfer PROMPT: give it, or leave --align out"
         )
+    if generate is None:
+        options.refuse_unused(context, every - {"written"}, "is used only with --generate")
+    elif answer is not None:
+        raise HeadwiseError("--answer is not used with --generate: the answer is what the model writes")
     if open_page and html is None:
         html = Path("explanation.html")
         refuse_unwritable(html)
@@ -150,6 +164,8 @@ def explain(
             key=key,
             answer=answer,
             wrong=wrong,
+            generate=generate,
+            written=written,
             features=_banks(features, unsupported),
             tau=tau,
             basis=basis,

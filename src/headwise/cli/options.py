@@ -247,7 +247,9 @@ Key = Annotated[
 Answer = Annotated[
     str | None,
     typer.Option(
-        help="The answer's token; default: what the model predicts.", metavar="TOKEN", callback=_text
+        help="The answer's token (explain: or several); default: what the model predicts.",
+        metavar="TOKEN",
+        callback=_text,
     ),
 ]
 Wrong = Annotated[

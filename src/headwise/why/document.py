@@ -32,6 +32,7 @@ from headwise.why.what import PlaceSplit, What
 from headwise.why.who import Who, WriterRow
 
 if TYPE_CHECKING:
+    from headwise.why.answers import Continued
     from headwise.why.explanation import Explanation
 
 SCHEMA = 2
@@ -63,6 +64,7 @@ FIELDS = (
         "answer",
     ),
     *(
+        "continued",
         "chosen_because",
         "runners_up",
         "notices",
@@ -95,7 +97,17 @@ FIELDS = (
 def to_json(why: Explanation) -> dict[str, Any]:
     """Everything but the pattern of the whole head and the rows that are merged into ``others``."""
     made = {
-        **asked(why.model, why.prompt, why.tokens, why.start, why.question, why.answer, why.basis, why.roles),
+        **asked(
+            why.model,
+            why.prompt,
+            why.tokens,
+            why.start,
+            why.question,
+            why.answer,
+            why.basis,
+            why.roles,
+            why.continued,
+        ),
         **placed(why.what, why.place),
         **tabled(why.what, why.who, why.roles, why.vocabulary),
         **observed(why.proof),
@@ -122,6 +134,7 @@ def asked(
     answer: Answer,
     basis: BasisName,
     roles: HeadRoles | None = None,
+    continued: Continued | None = None,
 ) -> dict[str, Any]:
     """Which cell is meant, and by which answer its effect is measured."""
     return {
@@ -142,6 +155,7 @@ def asked(
             "predicted": answer.predicted,
             "measured_by": answer.measured_by,
         },
+        "continued": None if continued is None else continued.to_json(),
         "chosen_because": question.because,
         "runners_up": [
             {"head": str(r.cell.head), "query": r.cell.query, "key": r.cell.key, "score": r.score}

@@ -16,6 +16,7 @@ from headwise.basis_names import BasisKind
 from headwise.circuits.patching import Align
 from headwise.contrast.bank import FeatureBank, banks_of
 from headwise.contrast.roles import stored_roles
+from headwise.errors import HeadwiseError
 from headwise.known_names import KnownNames, NamesLike
 from headwise.randomness import seeded
 from headwise.tokens import Prompt, shown_after
@@ -34,6 +35,7 @@ from headwise.why.who import SIDES, who
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
+    from headwise.why.answers import AnswerLike, AskedAfter
 
 
 def explain(
@@ -43,8 +45,10 @@ def explain(
     head: Head | str | None = None,
     query: str | int | None = None,
     key: str | int | None = None,
-    answer: str | int | None = None,
-    wrong: str | int | None = None,
+    answer: AnswerLike | None = None,
+    wrong: AnswerLike | None = None,
+    generate: int | None = None,
+    written: str | int | None = None,
     features: FeatureBank | str | Path | Sequence[FeatureBank | str | Path] = (),
     tau: float | None = None,
     basis: BasisKind = "singular",
@@ -75,9 +79,14 @@ def explain(
     key:
         The token it attends to, as text or position.
     answer:
-        The answer's token, as text or token id; default: what the model predicts.
+        The answer, as text or token ids; default: what the model predicts. With several tokens the question is asked
+        where it parts from ``wrong``, or from what the model would say.
     wrong:
-        The token it is compared with; default: the next most likely one.
+        The answer it is compared with; default: the next most likely token.
+    generate:
+        The model writes so many tokens first, always the most likely one, and one of them is asked about.
+    written:
+        With ``generate``: which of them, as text or position; default: the last.
     features:
         Feature banks that ``headwise features`` made, or their folders: the score is then split by feature, too.
     tau:
@@ -116,6 +125,8 @@ def explain(
         key=key,
         answer=answer,
         wrong=wrong,
+        generate=generate,
+        written=written,
         features=features,
         tau=tau,
         basis=basis,
@@ -142,8 +153,10 @@ def explain_steps(
     head: Head | str | None = None,
     query: str | int | None = None,
     key: str | int | None = None,
-    answer: str | int | None = None,
-    wrong: str | int | None = None,
+    answer: AnswerLike | None = None,
+    wrong: AnswerLike | None = None,
+    generate: int | None = None,
+    written: str | int | None = None,
     features: FeatureBank | str | Path | Sequence[FeatureBank | str | Path] = (),
     tau: float | None = None,
     basis: BasisKind = "singular",
@@ -169,22 +182,32 @@ def explain_steps(
     others = other_prompts(model, transfer, align) if len(transfer) or align is not None else []
     with torch.no_grad():
         clock.start("reading the prompt")
+        after = _continued(model, prompt, answer, wrong, generate, written, start)
+        if after is not None:
+            prompt, answer, wrong = after.token_ids, after.answer, after.wrong
         read = (
             prompt
             if isinstance(prompt, PromptReading)
             else PromptReading.of(model, prompt, basis=basis, start=start)
         )
+        if after is not None:
+            read = replace(read, prompt=after.text)
         up, token_ids, tokens = read.up, read.token_ids, read.tokens
         clock.start("finding the question")
         found = find_answer(model, token_ids, read.logits, answer, wrong)
         question = ask(model, up, tokens, found, head, query, key)
+        if after is not None and after.continued is not None:
+            question = replace(question, notices=(after.continued.notice, *question.notices))
         chosen = features_here(banks, up, question.cell) if banks else []
         stream, named = up.stream, up.bases.name
 
+    continued = None if after is None else after.continued
     roles = partial(stored_roles, model.weight_hash)
     yield Step(
         "question",
-        lambda: asked(model.name, read.prompt, tokens, stream.start, question, found, named, roles()),
+        lambda: asked(
+            model.name, read.prompt, tokens, stream.start, question, found, named, roles(), continued
+        ),
     )
     with torch.no_grad():
         clock.start("what made the score")
@@ -235,6 +258,7 @@ def explain_steps(
         seconds=sum(clock.stages.values()),
         stages=dict(clock.stages),
         start=stream.start,
+        continued=continued,
         transfer=elsewhere,
         vocabulary=seen,
         names=None if known is None else known.fit(model.name, model.weight_hash, named),
@@ -244,6 +268,35 @@ def explain_steps(
     yield Step("consequence", lambda: followed(why.consequence))
     yield Step("done", why.to_json)
     return why
+
+
+def _continued(
+    model: Model,
+    prompt: Prompt | PromptReading,
+    answer: AnswerLike | None,
+    wrong: AnswerLike | None,
+    generate: int | None,
+    written: str | int | None,
+    start: int,
+) -> AskedAfter | None:
+    """Where the question is asked, if not at the end of the prompt: an answer has several tokens, or is written."""
+    if generate is None and written is not None:
+        raise HeadwiseError(
+            "written= says which token of generate= is meant: give generate=, or leave it out"
+        )
+    if isinstance(prompt, PromptReading):
+        return None
+    if generate is not None:
+        if answer is not None:
+            raise HeadwiseError("with generate= the answer is what the model writes: leave answer= out")
+        from headwise.why.answers import after_writing
+
+        return after_writing(model, prompt, generate, written, wrong, start)
+    if all(one is None or isinstance(one, int) for one in (answer, wrong)):
+        return None
+    from headwise.why.answers import after_answers
+
+    return after_answers(model, prompt, answer, wrong, start)
 
 
 class _Clock:

@@ -17,6 +17,7 @@ from headwise.model.attend import AttentionCall
 from headwise.strings import in_short
 from headwise.tracing.table import WriterTable
 from headwise.types import Head, HeadLike, Side
+from headwise.why.answers import Continued
 from headwise.why.consequence import Consequence
 from headwise.why.document import to_json
 from headwise.why.proof import Proof, Verdict
@@ -71,6 +72,8 @@ class Explanation:
     """Seconds by stage."""
     start: int = 0
     """The position id of the first token."""
+    continued: Continued | None = None
+    """How the prompt went on, where an answer has several tokens or the model wrote it itself."""
     transfer: tuple[Transfer, ...] = ()
     """The same writers, taken away in other prompts, where such were given."""
     vocabulary: CellVocabulary | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -135,15 +135,15 @@ def find_answer(
     model: Model,
     token_ids: Sequence[int],
     logits: Tensor,
-    answer: str | int | None,
-    wrong: str | int | None,
+    answer: str | int | Sequence[int] | None,
+    wrong: str | int | Sequence[int] | None,
 ) -> Answer:
     """The answer (default: the most likely token) and what it is compared with (default: the next)."""
 
     def text(token: int) -> str:
         return shown_after(model.tokenizer, token_ids, token)
 
-    def named(given: str | int, what: str) -> int:
+    def named(given: Any, what: str) -> int:
         return answer_token(model.tokenizer, given, what, vocabulary=model.vocabulary)
 
     order = logits.topk(2).indices.tolist()
