@@ -13,6 +13,7 @@ from headwise.show.kit.figures import inert
 from headwise.show.kit.theme import DARK, NEUTRAL, ON_POINTS, PALETTE, PAPER, WHISKER
 from headwise.show.toy import payload
 from headwise.show.toy.training import training_course
+from headwise.sparsity.nulls import NULLS
 from headwise.toy.sparse_attention import Point
 
 
@@ -58,6 +59,7 @@ def test_marks_stand_out_from_light_and_dark_paper(paper: str) -> None:
 def test_losses_have_ticks_of_their_own() -> None:
     """Overlaid axes share their ticks unless they are told otherwise, and losses then read 3.273, 3.529, 3.785."""
     head = {"attention": 0.5, "on_other_name": 0.1, "sparsity": 0.3, "rotated": 0.4, "channels_needed": 3.0}
+    head |= dict.fromkeys(NULLS, 0.35)
     points = [Point(f"step-{s}", s, 0.5, {"L0H0": head}) for s in (0, 9, 99)]
     layout = training_course(points, [[1, 4.3], [99, 3.1]]).to_dict()["layout"]
     (overlay,) = [axis for name, axis in layout.items() if name.startswith("yaxis") and "overlaying" in axis]

@@ -124,6 +124,29 @@ def test_the_shipped_model_uses_fewer_channels_than_rotated_ones(study: Sparsity
         assert head.in_circuit >= 1 and head.cells >= head.in_circuit
 
 
+def test_every_head_is_held_against_five_nulls_and_the_old_control(study: SparsityResult) -> None:
+    from headwise.show.sparsity.terminal import verdict
+
+    document = study.to_json()
+    assert document["clusters"] == "prompt"
+    for one in (*document["heads"], document["overall"]):
+        assert {null["name"] for null in one["nulls"]} <= {
+            "isotropic",
+            "matched",
+            "unattended",
+            "shuffled",
+            "turned",
+        }
+        assert one["claim"]["p"] >= max(null["p"] for null in one["nulls"])
+        assert one["claim"]["supported"] == (one["claim"]["q"] <= 0.05)
+        assert "published control" in one["against_rotation"]["null"]
+    assert document["heads"][0]["claim"]["group"] == "all heads of this study"
+    # Sparser than rotated directions, and yet not more so than any stream through the same singular values.
+    assert document["overall"]["against_rotation"]["supported"]
+    assert len(study.supported) < sum(one.against_rotation.supported for one in study.heads)
+    assert "published control" in verdict(study)
+
+
 def test_prompts_are_all_accounted_for(study: SparsityResult) -> None:
     assert study.traced + study.wrong + study.empty == study.prompts
     assert sum(h.cells for h in study.heads) == study.overall.cells
@@ -161,7 +184,7 @@ def test_the_report_shows_both_pictures(study: SparsityResult, tmp_path: Path) -
     from headwise.show.sparsity.terminal import sparsity_table
 
     page = sparsity_report(study).write(tmp_path / "report.html").read_text(encoding="utf-8")
-    assert page.count('class="plot"') == 2 and "rotated directions" in page
+    assert page.count('class="plot"') == 3 and "rotated directions" in page
     console().print(sparsity_table(study))
 
 

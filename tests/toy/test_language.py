@@ -57,6 +57,10 @@ def test_the_shipped_model_does_its_task_and_is_sparse(shipped):
     best = max(point.heads.values(), key=lambda h: h["attention"])
     assert best["attention"] > 0.4
     assert best["sparsity"] < best["rotated"]
+    # Its singular values alone do that: Gaussian streams through the same weights are as sparse.
+    assert best["sparsity"] > best["isotropic"]
+    assert set(point.claims) == set(point.heads)
+    assert not any(point.claims[head].supported for head in ("L0H3", "L1H3"))
 
 
 def test_channels_of_the_model_sum_to_its_scores(shipped):
@@ -106,11 +110,17 @@ def test_bad_input_is_one_line(call, message):
 
 
 @pytest.mark.parametrize(
-    ("sparsity", "rotated", "said"),
-    [((0.4, 0.2), (0.4, 0.4), "Yes"), ((0.4, 0.2), (0.4, 0.1), "No"), ((0.2, 0.3), (0.2, 0.4), "No")],
+    ("sparsity", "supported", "said"),
+    [
+        ((0.4, 0.2), 1.0, "Yes, and not by the weights alone"),
+        ((0.4, 0.2), 0.25, "Sparser, but not because of features"),
+        ((0.2, 0.3), 1.0, "No"),
+    ],
 )
-def test_attention_became_sparse_only_if_it_fell_by_more_than_rotated(sparsity, rotated, said):
-    ends = {"sparsity": sparsity, "rotated": rotated}
+def test_attention_became_sparse_because_of_features_only_if_it_is_sparser_than_its_nulls(
+    sparsity, supported, said
+):
+    ends = {"sparsity": sparsity, "rotated": (0.4, 0.4), "null": (0.4, 0.3), "supported": (0.0, supported)}
     summary = {f"{kind}_{end}": ends[kind][i] for kind in ends for i, end in enumerate(("first", "last"))}
     assert answer(summary | {"accuracy_last": 0.9}).startswith(f"**{said}.**")
     assert answer(summary | {"accuracy_last": 0.1}).startswith("**Too early to say.**")

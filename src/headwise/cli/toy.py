@@ -227,7 +227,7 @@ def training(
 
     from headwise.scale.folder import RunFolder
     from headwise.toy.small_lm import LMSetup, files_of, losses_of, train_lm
-    from headwise.toy.sparse_attention import course_summary, measure_series, task_heads
+    from headwise.toy.sparse_attention import closest_null, course_summary, measure_series, task_heads
 
     began = time.perf_counter()
     setup = LMSetup(seed=seed) if steps is None else replace(LMSetup(seed=seed), steps=steps)
@@ -272,9 +272,11 @@ def training(
             trained = files_of(folder, series) if checkpoints is None else []
             folder.finish("course.json", "report.html", *trained)
     head = document["heads"][0]
-    lines = [f"{'checkpoint':>16}  accuracy  sparsity of {head}  rotated  channels needed"]
+    lines = [f"{'checkpoint':>16}  accuracy  sparsity of {head}  closest null  rotated  channels needed"]
     for p in points:
         h = p.heads[head]
-        found = f"{h['sparsity']:16.3f}  {h['rotated']:7.3f}  {h['channels_needed']:.0f}"
+        found = (
+            f"{h['sparsity']:16.3f}  {closest_null(h):12.3f}  {h['rotated']:7.3f}  {h['channels_needed']:.0f}"
+        )
         lines.append(f"{p.name:>16}  {p.accuracy:8.3f}  {found}")
     _finish(document, as_json, out, lines)

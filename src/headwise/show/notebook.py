@@ -136,21 +136,24 @@ def head_vocabulary(found: HeadVocabulary) -> str:
 
 
 def sparsity_result(found: SparsityResult) -> str:
-    """Every head's sparsity beside that along rotated directions."""
+    """Every head's sparsity beside its nulls, and what is claimed."""
     rows = [
         (
             "all" if one.head is None else str(one.head),
             one.cells,
             one.sparsity.mean,
+            min((null.sparsity.mean for null in one.nulls), default=None),
+            one.claim.q,
+            "yes" if one.claim.supported else "no",
             one.control.mean,
-            f"{one.difference.mean:+.2f} ({one.difference.low:+.2f}, {one.difference.high:+.2f})",
             one.needed.mean,
         )
         for one in (*found.heads, found.overall)
     ]
     sparsity, rotated = TableColumn(name="sparsity", format=".2f"), TableColumn(name="rotated", format=".2f")
     needed = TableColumn(name="channels needed", format=".1f")
-    heads = Table(("head", "cells", sparsity, rotated, "difference", needed), rows)
+    null, q = TableColumn(name="closest null", format=".2f"), TableColumn(name="q", format=".3f")
+    heads = Table(("head", "cells", sparsity, null, q, "supported", rotated, needed), rows)
     return notebook(f"{found.task} in {found.model}: {found.traced} circuits.", heads.html(bare=True))
 
 

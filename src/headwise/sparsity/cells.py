@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from headwise.bases.basis import Basis
-from headwise.bases.relative import channels_needed, relative, relative_attention, sparsity
+from headwise.bases.relative import channels_needed, relative_attention, sparsity
 from headwise.model.threads import steady
 from headwise.progress import Tick
 from headwise.randomness import keyed
 from headwise.scale.stages import Stages, ValuesJob
 from headwise.scale.work import Chunk, cut
+from headwise.sparsity.nulls import CellVectors, cell_vectors
 from headwise.types import Cell, Head
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class SplitCells:
     """[n, K]: sums to the relative attention."""
     control: Tensor
     """[R, n, K]: the same along directions turned by random rotations; the same sums."""
+    vectors: CellVectors
+    """The queries and keys behind them, for the nulls."""
     error: float
     """How far the channels' sums are from the model's own logits."""
     rotation_error: float
@@ -66,6 +69,7 @@ class SplitCells:
             attention=torch.cat([part.attention for part in parts]),
             relative=torch.cat([part.relative for part in parts]),
             control=torch.cat([part.control for part in parts], 1),
+            vectors=CellVectors.cat([part.vectors for part in parts]),
             error=max(part.error for part in parts),
             rotation_error=max(part.rotation_error for part in parts),
         )
@@ -144,32 +148,31 @@ class SplitJob(ValuesJob):
                 for place, i in enumerate(indices):
                     one = chunk.items[i]
                     for cell in one.cells:
-                        rows[cell.head].append(
-                            _captured(got, place, heads.index(cell.head), one.prompt, cell)
-                        )
+                        at = heads.index(cell.head)
+                        rows[cell.head].append(_captured(got, place, at, one.prompt, cell, self.seed))
             return [_split(model, head, rows[head], self.rotations, self.seed) for head in heads]
 
 
 class _CapturedCell(NamedTuple):
-    """One cell as it was captured; ``q`` is scaled like a logit, ``key`` is relative to the other keys."""
+    """One cell as it was captured."""
 
     prompt: int
     attention: float
-    q: Tensor
-    key: Tensor
+    vectors: CellVectors
     whole: float
     """Its relative attention."""
 
 
-def _captured(got: Captured, place: int, head: int, prompt: int, cell: Cell) -> _CapturedCell:
+def _captured(got: Captured, place: int, head: int, prompt: int, cell: Cell, seed: int) -> _CapturedCell:
     scale = float(got.scale[head])
     q, k = got.q[place, head, cell.query].double().cpu(), got.k[place, head].double().cpu()
     seen = got.visible[place, head, cell.query].cpu()
+    pattern = got.pattern[place, head, cell.query].double().cpu()
+    g = keyed(seed, "unattended", prompt, str(cell.head), cell.query, cell.key)
     return _CapturedCell(
         prompt=prompt,
-        attention=float(got.pattern[place, head, cell.query, cell.key]),
-        q=q * scale,
-        key=relative(k, cell.key, seen),
+        attention=float(pattern[cell.key]),
+        vectors=cell_vectors(q * scale, k, cell.key, seen, pattern, g),
         whole=float(relative_attention(((k @ q) * scale)[:, None], torch.tensor(cell.key), seen)),
     )
 
@@ -177,7 +180,8 @@ def _captured(got: Captured, place: int, head: int, prompt: int, cell: Cell) -> 
 def _split(model: Model, head: Head, rows: Sequence[_CapturedCell], rotations: int, seed: int) -> SplitCells:
     channels = Basis.of(model, head, frame="absolute")
     rows = sorted(rows, key=lambda row: row.prompt)
-    q, key = torch.stack([row.q for row in rows]), torch.stack([row.key for row in rows])
+    vectors = CellVectors.cat([row.vectors for row in rows])
+    q, key = vectors.q, vectors.key
     by_channel = channels.split(q, key)
     control = torch.stack(
         [
@@ -192,6 +196,7 @@ def _split(model: Model, head: Head, rows: Sequence[_CapturedCell], rotations: i
         attention=torch.tensor([row.attention for row in rows], dtype=torch.float64),
         relative=by_channel,
         control=control,
+        vectors=vectors,
         error=float((by_channel.sum(-1) - whole).abs().max()),
         rotation_error=float((control.sum(-1) - whole).abs().max()),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.bases.basis import singular_name
 from headwise.strings import counted
-from headwise.types import Estimate, Head
+from headwise.types import Claim, Estimate, Head
 
 if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
@@ -26,6 +26,32 @@ ESTIMATES = (
     "control_needed",
     "needed_difference",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NullSparsity:
+    """How sparse a head's cells would be without features, by one null."""
+
+    name: str
+    """``isotropic``, ``matched``, ``unattended``, ``shuffled`` or ``turned``."""
+    sparsity: Estimate
+    """Sparsity of the null's cells."""
+    difference: Estimate
+    """Sparsity of the head's own cells less that, paired by prompt."""
+    p: float
+    """How often flipped signs of clusters make the difference as small."""
+    draws: int
+    """How many flips that was counted over."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The null by name, its sparsity, and its test."""
+        return {
+            "name": self.name,
+            "sparsity": self.sparsity.to_json(),
+            "difference": self.difference.to_json(),
+            "p": self.p,
+            "draws": self.draws,
+        }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,11 +80,31 @@ class HeadSparsity:
     """The same along rotated directions."""
     needed_difference: Estimate
     """``needed`` less ``control_needed``, paired by prompt."""
+    nulls: tuple[NullSparsity, ...]
+    """What its cells are held against; a null that has nothing to draw from is missing."""
+    claim: Claim
+    """That its cells are sparser than by every null: sparse because of what is attended, not of Ω's singular values."""
+    against_rotation: Claim
+    """The old claim, beside it: sparser than along rotated directions."""
+
+    def null(self, name: str) -> NullSparsity | None:
+        """One null by name, if it could be drawn."""
+        return next((one for one in self.nulls if one.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
         counts = {"in_answer": self.in_answer, "in_circuit": self.in_circuit, "cells": self.cells}
         name = None if self.head is None else str(self.head)
-        return {"head": name, **counts, **{name: getattr(self, name).to_json() for name in ESTIMATES}}
+        tests = {
+            "nulls": [one.to_json() for one in self.nulls],
+            "claim": self.claim.to_json(),
+            "against_rotation": self.against_rotation.to_json(),
+        }
+        return {
+            "head": name,
+            **counts,
+            **{name: getattr(self, name).to_json() for name in ESTIMATES},
+            **tests,
+        }
 
     def to_row(self) -> dict[str, Any]:
         """One row of a table: every estimate as three columns."""
@@ -67,7 +113,8 @@ class HeadSparsity:
         for name in ESTIMATES:
             one: Estimate = getattr(self, name)
             row |= {name: one.mean, f"{name}_low": one.low, f"{name}_high": one.high}
-        return row
+        row |= {one.name: one.sparsity.mean for one in self.nulls}
+        return row | {"p": self.claim.p, "q": self.claim.q, "supported": self.claim.supported}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,6 +131,8 @@ class SparsityResult:
     """What was asked, as the manifest has it."""
     prompts: int
     """Prompts that were given to the model."""
+    clusters: str
+    """What prompts share (a label such as ``wording``, or ``prompt``): intervals and tests take it as one."""
     wrong: int
     """Prompts in which the model prefers the wrong answer: set aside."""
     empty: int
@@ -113,6 +162,11 @@ class SparsityResult:
         return {name: self.config[name] for name in ("prompts", "rotations", "seed", "heads")}
 
     @property
+    def supported(self) -> list[Head]:
+        """The heads whose cells are sparser than by every null."""
+        return [one.head for one in self.heads if one.head is not None and one.claim.supported]
+
+    @property
     def traced(self) -> int:
         """Prompts whose circuits were traced."""
         return self.prompts - self.wrong - self.empty
@@ -126,6 +180,7 @@ class SparsityResult:
             "task": self.task,
             "settings": self.settings,
             "prompts": self.prompts,
+            "clusters": self.clusters,
             "wrong": self.wrong,
             "empty": self.empty,
             "heads": [h.to_json() for h in self.heads],

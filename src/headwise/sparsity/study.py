@@ -1,4 +1,4 @@
-"""``headwise.find_sparsity``: how few channels carry a task's attention, beside rotated ones."""
+"""``headwise.find_sparsity``: how few channels carry a task's attention, beside nulls without features."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
-from headwise.intervals import estimate
 from headwise.progress import Progress
 from headwise.scale.cluster import WorkSharing
 from headwise.scale.engines import engine_for
 from headwise.scale.stages import Stages
 from headwise.scale.study import run_study
 from headwise.scale.work import cut
-from headwise.sparsity.cells import PART, PromptCell, SplitCells, split_cells
-from headwise.sparsity.result import KIND, HeadSparsity, SparsityResult
+from headwise.sparsity.cells import PART, PromptCell, split_cells
+from headwise.sparsity.result import KIND, SparsityResult
+from headwise.sparsity.summary import measure, summaries, summary
 from headwise.sparsity.use import UseJob
 from headwise.tasks.answers.make import make_answers
 from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
-from headwise.types import Estimate, Head
+from headwise.tasks.clusters import clusters_of
+from headwise.types import Head
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -135,7 +136,8 @@ def _measured(
     cells = [one for one in used if one.cell.head in wanted]
     n_prompts = len({one.prompt for one in cells})
     split = split_cells(model, token_ids, cells, rotations=rotations, seed=seed, work=run)
-    per_head = [_summary(head, [split[head]], in_answer[head], in_circuit[head], seed) for head in wanted]
+    shared = clusters_of([p.labels for p in chosen])
+    measured = [measure(model, split[head], seed) for head in wanted]
     everything = [split[head] for head in wanted]
     wrong = sum(use.is_wrong for use in uses)
     edges = [n for use in uses for n in use.channels]
@@ -148,8 +150,9 @@ def _measured(
         prompts=len(chosen),
         wrong=wrong,
         empty=len(chosen) - traced - wrong,
-        heads=tuple(per_head),
-        overall=_summary(None, everything, carried, n_prompts, seed),
+        clusters=shared.name,
+        heads=summaries(measured, in_answer, in_circuit, shared.which, seed),
+        overall=summary(None, measured, carried, n_prompts, shared.which, seed),
         curve=tuple(reconstruction(torch.cat([s.relative for s in everything]))),
         control_curve=tuple(reconstruction(torch.cat([s.control.flatten(0, 1) for s in everything]))),
         signal_channels=float(median(edges)) if edges else 0.0,
@@ -173,38 +176,6 @@ def choose(in_answer: Counter[Head], in_circuit: Counter[Head]) -> list[Head]:
 
 def _most(count: Counter[Head]) -> list[tuple[Head, int]]:
     return sorted(count.items(), key=lambda item: (-item[1], item[0]))
-
-
-def _summary(
-    head: Head | None, split: Sequence[SplitCells], in_answer: int, in_circuit: int, seed: int
-) -> HeadSparsity:
-    prompts = torch.cat([s.prompts for s in split])
-    name = "all" if head is None else str(head)
-
-    def value(tensors: Sequence[Tensor], what: str) -> Estimate:
-        by_prompt = _by_prompt(torch.cat(list(tensors)), prompts)
-        return estimate(by_prompt, seed, "sparsity", name, what)
-
-    return HeadSparsity(
-        head=head,
-        in_answer=in_answer,
-        in_circuit=in_circuit,
-        cells=len(prompts),
-        attention=value([s.attention for s in split], "attention"),
-        sparsity=value([s.sparsity for s in split], "sparsity"),
-        control=value([s.control_sparsity for s in split], "control"),
-        difference=value([s.sparsity - s.control_sparsity for s in split], "difference"),
-        needed=value([s.needed for s in split], "needed"),
-        control_needed=value([s.control_needed for s in split], "control needed"),
-        needed_difference=value([s.needed - s.control_needed for s in split], "needed difference"),
-    )
-
-
-def _by_prompt(values: Tensor, prompts: Tensor) -> Tensor:
-    """Mean over the cells of each prompt."""
-    unique, place = prompts.unique(return_inverse=True)
-    total = torch.zeros(len(unique), dtype=torch.float64).index_add_(0, place, values)
-    return total / torch.bincount(place)
 
 
 def reconstruction(values: Tensor) -> list[float]:

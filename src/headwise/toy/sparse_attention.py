@@ -1,9 +1,9 @@
-"""Sparsity of relative attention by channel over a series of checkpoints."""
+"""Sparsity of relative attention by channel over a series of checkpoints, beside nulls without features."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,25 @@ from headwise.bases import (
     rotated,
     sparsity,
 )
+from headwise.bases.basis import Basis
+from headwise.claims import claims
 from headwise.errors import HeadwiseError
 from headwise.model.reading import side_maps
 from headwise.randomness import keyed
+from headwise.sparsity.nulls import (
+    ALL_FIVE,
+    NULLS,
+    CellVectors,
+    cell_vectors,
+    null_cells,
+    sparser_than,
+    strictest,
+)
 from headwise.strings import whole_number
+from headwise.tasks.clusters import clusters_of
 from headwise.toy.checkpoints import name_and_revision, require_series
 from headwise.toy.language import Sentence, sentences
-from headwise.types import Head
+from headwise.types import Claim, Head
 
 LEAST = 0.3
 """Attention on the answer that makes a head one of the task's heads."""
@@ -33,12 +45,18 @@ LEAST = 0.3
 
 @dataclass(frozen=True)
 class Point:
-    """One checkpoint: task accuracy, and per head attention on the answer, sparsity, its rotation, channels needed."""
+    """One checkpoint: task accuracy, and what is known of its heads."""
 
     name: str
+    """What the checkpoint is called."""
     step: int
+    """Steps of training before it."""
     accuracy: float
+    """Share of the prompts that it completes with the right name."""
     heads: dict[str, dict[str, float]]
+    """Per head attention on the answer, sparsity, that of every null and of the rotation, channels needed."""
+    claims: dict[str, Claim] = field(default_factory=dict)
+    """Per head, that its attention on the answer is sparser than by every null; corrected over the heads."""
 
 
 def head_channels(model: Any, layer: int) -> QKSVD:
@@ -76,10 +94,13 @@ def measure(model: Any, prompts: Sequence[Sentence], name: str, step: int, *, ro
     accuracy = float((captured.logits[:, 0].argmax(-1).cpu() == goal).double().mean())
     rows = torch.arange(len(prompts))
     found: dict[str, dict[str, float]] = {}
+    tests: dict[str, tuple[float, int]] = {}
+    shared = clusters_of([{"wording": str(p.wording)} for p in prompts]).which
     for layer in range(model.n_layers):
         part = slice(layer * model.n_heads, (layer + 1) * model.n_heads)
         scale = float(captured.scale[part.start])
         channels = head_channels(model, layer)
+        seen = visible[:, part]
         split = _relative(channels, q[:, part], k[:, part], visible[:, part], source, scale)
         g = keyed(0, "rotation", layer)
         turned = [
@@ -105,7 +126,35 @@ def measure(model: Any, prompts: Sequence[Sentence], name: str, step: int, *, ro
                 "rotated": float(control[h]),
                 "channels_needed": float(needed[:, h].double().median()),
             }
-    return Point(name, step, accuracy, found)
+            cells = _cells(q[:, part.start + h] * scale, k[:, part.start + h], source, seen[:, h], pattern)
+            basis = Basis.of(model, Head(layer, h), frame="absolute")
+            nulls = null_cells(cells, basis, rows, 0, str(Head(layer, h)))
+            found[str(Head(layer, h))] |= {null: float(nulls.each[null].nanmean()) for null in NULLS}
+            tests[str(Head(layer, h))] = strictest(
+                sparser_than(sparsity(split[:, h]), nulls, rows, shared, 0, str(Head(layer, h)))
+            )
+    return Point(name, step, accuracy, found, _claims(tests))
+
+
+def _claims(tests: Mapping[str, tuple[float, int]]) -> dict[str, Claim]:
+    """One claim per head, corrected over all heads of the checkpoint."""
+    made = claims(
+        [p for p, _ in tests.values()],
+        null=ALL_FIVE,
+        draws=max(draws for _, draws in tests.values()),
+        group="all heads of the checkpoint",
+    )
+    return dict(zip(tests, made, strict=True))
+
+
+def _cells(q: Tensor, k: Tensor, source: Tensor, seen: Tensor, pattern: Tensor) -> CellVectors:
+    """The cells of one head at the last token of every prompt."""
+    return CellVectors.cat(
+        [
+            cell_vectors(q[i], k[i], int(source[i]), seen[i].cpu(), pattern[i], keyed(0, "unattended", i))
+            for i in range(len(q))
+        ]
+    )
 
 
 def _as_next(model: Any, prompt: Sentence) -> str:
@@ -153,11 +202,20 @@ def task_heads(point: Point, *, least: float = LEAST) -> list[str]:
     return [h for h in order if point.heads[h]["attention"] >= least] or order[:1]
 
 
+def closest_null(head: Mapping[str, float]) -> float:
+    """The sparsest of a head's nulls at a checkpoint."""
+    return min(head[name] for name in NULLS)
+
+
 def course_summary(points: Sequence[Point]) -> dict[str, float]:
-    """Means over the task's heads, first checkpoint against last."""
+    """Means over the task's heads, first checkpoint against last; ``null`` is that of each head's closest null."""
     heads = task_heads(points[-1])
     ends = {"first": points[0], "last": points[-1]}
     found = {f"accuracy_{end}": p.accuracy for end, p in ends.items()}
+    for end, point in ends.items():
+        found[f"null_{end}"] = sum(closest_null(point.heads[h]) for h in heads) / len(heads)
+        held = [point.claims[h].supported for h in heads if h in point.claims]
+        found[f"supported_{end}"] = sum(held) / max(1, len(held))
     for kind in ("sparsity", "rotated", "channels_needed"):
         found |= {
             f"{kind}_{end}": sum(p.heads[h][kind] for h in heads) / len(heads) for end, p in ends.items()

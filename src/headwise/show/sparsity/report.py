@@ -9,7 +9,10 @@ from plotly.subplots import make_subplots
 
 from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
+from headwise.show.kit.table import TableColumn
 from headwise.show.kit.theme import FAINT, NEUTRAL, PALETTE, between, styled
+from headwise.show.sparsity.terminal import verdict
+from headwise.sparsity.nulls import NULLS
 
 if TYPE_CHECKING:
     from headwise.sparsity.result import HeadSparsity, SparsityResult
@@ -61,6 +64,69 @@ def head_dots(study: SparsityResult) -> go.Figure:
             )
         figure.update_xaxes(title=title, rangemode="tozero", row=1, col=column)
     return styled(figure, height=26 * len(rows) + 130, margin={"l": 90, "r": 24, "t": 48, "b": 56})
+
+
+NULL_COLOURS = dict(zip(NULLS, (PALETTE[1], PALETTE[2], PALETTE[3], PALETTE[4], PALETTE[5]), strict=True))
+
+
+def null_dots(study: SparsityResult) -> go.Figure:
+    """The head's cells beside every null: what lies right of the filled dot is less sparse than the cells are."""
+    rows = [study.overall, *reversed(study.heads)]
+    names = [name_of(row) for row in rows]
+    figure = go.Figure()
+    for name, colour in NULL_COLOURS.items():
+        found = [(label, row.null(name)) for label, row in zip(names, rows, strict=True)]
+        figure.add_scatter(
+            x=[null.sparsity.mean for _, null in found if null],
+            y=[label for label, null in found if null],
+            mode="markers",
+            marker={"size": 9, "symbol": "line-ns-open", "line": {"width": 2}, "color": colour},
+            name=name,
+            hovertemplate=f"%{{y}}, {name}: %{{x:.3f}}<extra></extra>",
+        )
+    means = [row.sparsity.mean for row in rows]
+    ends = [row.sparsity.ci or (row.sparsity.mean, row.sparsity.mean) for row in rows]
+    figure.add_scatter(
+        x=means,
+        y=names,
+        error_x={
+            **between(means, *zip(*ends, strict=True)),
+            "thickness": 1.4,
+            "width": 3,
+            "color": PALETTE[0],
+        },
+        mode="markers",
+        marker={
+            "size": 10,
+            "color": PALETTE[0],
+            "symbol": ["star" if row.claim.supported else "circle" for row in rows],
+        },
+        name="the head's cells",
+        hovertemplate="%{y}: %{x:.3f}<extra></extra>",
+    )
+    figure.update_xaxes(title="sparsity (lower is sparser)", rangemode="tozero")
+    return styled(figure, height=26 * len(rows) + 150, margin={"l": 90, "r": 24, "t": 48, "b": 56})
+
+
+def _nulls_table(study: SparsityResult) -> Table:
+    """Every head's sparsity, that of each null, and what is claimed."""
+    rows = []
+    for r in (*study.heads, study.overall):
+        nulls = [r.null(name) for name in NULLS]
+        values = [cell for null in nulls for cell in ((null.sparsity.mean, null.p) if null else (None, None))]
+        rows.append(
+            (
+                name_of(r),
+                r.sparsity.mean,
+                *values,
+                r.claim.q,
+                "yes" if r.claim.supported else "no",
+                "yes" if r.against_rotation.supported else "no",
+            )
+        )
+    numbers = [column for name in NULLS for column in (name, TableColumn(name="p"))]
+    columns = ("head", "sparsity", *numbers, "q", "supported", "by rotation alone")
+    return Table(columns, rows, PROSE("nulls table", group=study.heads[0].claim.group))
 
 
 def rebuild_curve(study: SparsityResult) -> go.Figure:
@@ -135,6 +201,14 @@ def sparsity_report(study: SparsityResult) -> Report:
         f"{study.task}: how few channels carry the attention?",
         [
             Section(
+                "Because of features?",
+                [
+                    Markdown(PROSE("nulls", clusters=study.clusters, verdict=verdict(study))),
+                    Figure(null_dots(study), PROSE("nulls figure")),
+                    _nulls_table(study),
+                ],
+            ),
+            Section(
                 "Heads",
                 [
                     Markdown(about),
@@ -151,6 +225,7 @@ def sparsity_report(study: SparsityResult) -> Report:
         ),
         facts={
             "cells": str(o.cells),
+            "sparser than by every null": f"{len(study.supported)} of {len(study.heads)} heads",
             "sparsity": f"{o.sparsity.mean:.3f} (rotated {o.control.mean:.3f})",
             "channels needed": f"{o.needed.mean:.1f} (rotated {o.control_needed.mean:.1f})",
             "channels of a signal": f"{study.signal_channels:g} (median)",

@@ -10,7 +10,8 @@ from plotly.subplots import make_subplots
 from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
 from headwise.show.kit.theme import AT_RIGHT, NEUTRAL, PALETTE, STEPS, styled
-from headwise.toy.sparse_attention import LEAST, Point, course_summary, task_heads
+from headwise.sparsity.nulls import NULLS
+from headwise.toy.sparse_attention import LEAST, Point, closest_null, course_summary, task_heads
 
 PROSE = Prose.read("toy/training.md")
 TRAINED = 0.5
@@ -49,13 +50,18 @@ def training_course(points: Sequence[Point], losses: Sequence[Sequence[float]] =
         )
     for i, head in enumerate(task_heads(points[-1])[:DRAWN]):
         colour = (PALETTE[0], PALETTE[1], PALETTE[3], PALETTE[4])[i]
-        # One line in the legend per head; the caption says what is dotted.
-        for kind, dash in (("sparsity", "solid"), ("rotated", "dot")):
+        # One line in the legend per head; the caption says what is dotted and dashed.
+        lines = {
+            "sparsity": ([p.heads[head]["sparsity"] for p in points], "solid"),
+            "closest null": ([closest_null(p.heads[head]) for p in points], "dash"),
+            "rotated": ([p.heads[head]["rotated"] for p in points], "dot"),
+        }
+        for kind, (values, dash) in lines.items():
             figure.add_trace(
                 go.Scatter(
                     x=steps,
-                    y=[p.heads[head][kind] for p in points],
-                    name=f"{head}{' rotated' if kind == 'rotated' else ''}",
+                    y=values,
+                    name=head if kind == "sparsity" else f"{head} {kind}",
                     legendgroup=head,
                     showlegend=kind == "sparsity",
                     mode="lines+markers",
@@ -97,17 +103,20 @@ def training_report(points: Sequence[Point], losses: Sequence[Sequence[float]] =
 
 
 def answer(summary: Mapping[str, float]) -> str:
-    """Whether sparsity fell, and by more than it does along rotated directions; nothing yet of an untrained model."""
+    """Whether sparsity fell, and below what the weights alone make of streams; nothing of an untrained model."""
     if summary["accuracy_last"] < TRAINED:
         return PROSE("too early", accuracy=summary["accuracy_last"])
-    fall, rotated = (summary[f"{kind}_first"] - summary[f"{kind}_last"] for kind in ("sparsity", "rotated"))
-    sparser = fall > max(0.0, rotated)
+    fell = summary["sparsity_last"] < summary["sparsity_first"]
+    which = "not sparser" if not fell else "sparser" if summary["supported_last"] > 0.5 else "spectrum alone"
     return PROSE(
-        "sparser" if sparser else "not sparser",
+        which,
         first=summary["sparsity_first"],
         last=summary["sparsity_last"],
+        null_first=summary["null_first"],
+        null_last=summary["null_last"],
         rotated_first=summary["rotated_first"],
         rotated_last=summary["rotated_last"],
+        supported=summary["supported_last"],
     )
 
 
@@ -115,6 +124,7 @@ COLUMNS = {
     "attention": "on answer",
     "on_other_name": "on the other name",
     "sparsity": "sparsity",
+    **{name: name for name in NULLS},
     "rotated": "rotated",
     "channels_needed": "channels needed",
 }
@@ -123,8 +133,20 @@ COLUMNS = {
 
 def _checkpoints(points: Sequence[Point], heads: Sequence[str]) -> Table:
     rows = [
-        (point.name, point.accuracy, head, *(point.heads[head][kind] for kind in COLUMNS))
+        (
+            point.name,
+            point.accuracy,
+            head,
+            *(point.heads[head][kind] for kind in COLUMNS),
+            *_claimed(point, head),
+        )
         for point in points
         for head in heads
     ]
-    return Table(("checkpoint", "accuracy", "head", *COLUMNS.values()), rows, PROSE("checkpoints table"))
+    columns = ("checkpoint", "accuracy", "head", *COLUMNS.values(), "q", "supported")
+    return Table(columns, rows, PROSE("checkpoints table"))
+
+
+def _claimed(point: Point, head: str) -> tuple[float, str]:
+    claim = point.claims[head]
+    return claim.q, "yes" if claim.supported else "no"
