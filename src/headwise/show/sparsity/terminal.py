@@ -44,8 +44,8 @@ def sparsity_table(study: SparsityResult) -> RenderableType:
         Text(),
         Text(
             "in: prompts in which the head carries the answer / is in the circuit\n"
-            f"{', '.join(NULLS)}: how sparse channels are without features, by five nulls; a number in brackets is not "
-            "above the head's\n"
+            f"{', '.join(NULLS)}: how sparse channels are without features, by five nulls; in brackets where p is "
+            "above 0.05\n"
             "q: against the closest of them, corrected over the heads; * supported\n"
             "rotated: along directions that keep every logit, the published control, which mixes the singular values\n"
             "needed: channels that rebuild it to 10 %"
