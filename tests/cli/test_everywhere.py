@@ -55,6 +55,7 @@ def test_the_overview_names_every_verb_once_under_its_heading() -> None:
         "Find in many:": ["heads", "features", "circuits", "families", "sinks", "name", "sparsity"],
         "Worlds with known answers:": ["toy"],
         "Models:": ["models", "calibrate", "corpus", "doctor"],
+        "Beyond one machine:": ["copy"],
         "Shell:": ["completion"],
     }
 

@@ -43,6 +43,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "corpus": "list and get texts to measure on",
         "doctor": "check that a model is captured, edited and split exactly",
     },
+    "Beyond one machine": {
+        "copy": "copy a finished run to a bucket, a server or another folder",
+    },
     "Shell": {"completion": "the script that makes bash, zsh or fish complete commands"},
 }
 # verb: (module, what it does in one line)

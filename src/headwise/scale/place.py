@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -39,7 +40,16 @@ def refuse_foreign(path: str | Path) -> None:
         _try(path)
 
 
+_URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
+"""How a URL begins, also as a path, which joins its two slashes; a drive of one letter does not."""
+
+
 def _has_manifest(path: str | Path) -> bool:
+    if _URL.match(str(path)):
+        raise HeadwiseError(
+            f"{str(path)!r} is a URL, and a study works in a folder: choose an out= folder on a disk, and copy the "
+            "finished run with `headwise copy RUN URL`"
+        )
     try:
         names = os.listdir(path)
     except FileNotFoundError:
