@@ -130,13 +130,6 @@ def test_edits_stack(app: Served, why: Explanation, prompt: dict[str, Any]) -> N
             "say which token",
         ),
         ([{"kind": "remove", "side": "query", "writers": [{"writer": "nobody"}]}], "nobody"),
-        (
-            [
-                {"kind": "remove", "side": side, "writers": [{"writer": "embedding"}]}
-                for side in ("query", "key")
-            ],
-            "choose those of one side",
-        ),
         ([{"kind": "silence", "head": "L99H0"}], "L99H0 does not exist"),
         ([{"kind": "silence", "head": "L0H0", "position": 999}], "position 999"),
         ([{"kind": "explode"}], "edits"),

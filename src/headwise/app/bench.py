@@ -1,7 +1,8 @@
 """The bench: change the running model, and see what becomes of a cell and of the answer, beside matched controls.
 
-Whatever is changed, as much of something else is changed as well, again and again: writers have the three controls of
-a proof, heads are exchanged for other heads of their layers.
+Whatever is changed, as much of something else is changed as well, again and again: what leaves the cell's query or keys
+has the controls of :mod:`headwise.app.changes`, heads are exchanged for other heads of their layers, the edges of other
+cells for channels that they do not use.
 """
 
 from __future__ import annotations
@@ -12,46 +13,76 @@ from dataclasses import replace
 import torch
 
 from headwise.app import wire
-from headwise.circuits.counterfactual import Outcome, outcomes
+from headwise.app.changes import CellChanges, OfCell
+from headwise.circuits.counterfactual import Outcome, outcomes, removal, unused
+from headwise.circuits.interventions import in_stream
+from headwise.contrast.bank import FeatureBank
 from headwise.errors import HeadwiseError
 from headwise.model.edits import Edit, Silence
 from headwise.randomness import keyed
 from headwise.tokens import shown_after
 from headwise.tracing.table import log_odds_table
-from headwise.tracing.writers import WriterSet, attention_without
-from headwise.types import Cell, Component, Head
+from headwise.types import Cell, Head
 from headwise.why.consequence import set_row, without_cell
-from headwise.why.controls import TRIED, Control, controls
-from headwise.why.proof import LEAST, LEVEL, Spread, removal_of
+from headwise.why.controls import TRIED, Control
+from headwise.why.proof import LEAST, LEVEL, Spread
 from headwise.why.question import Answer, PromptReading, find_answer
+from headwise.why.what import features_here
 
 OfHead = wire.SilenceHead | wire.CutCell | wire.PatchHead
 TOP = 5
 HEADS = "the same edits in other heads of the same layers"
+EDGES = "as many channels that the edges do not use, of the same writers"
 
 
 class Bench:
     """One plan on one prompt; ``others`` are the prompts that values are taken from, by id."""
 
-    def __init__(self, read: PromptReading, plan: wire.EditPlan, others: dict[str, PromptReading]) -> None:
+    def __init__(
+        self,
+        read: PromptReading,
+        plan: wire.EditPlan,
+        others: dict[str, PromptReading],
+        banks: Sequence[FeatureBank] = (),
+    ) -> None:
         self.read, self.plan, self.others = read, plan, others
         self.up, self.model = read.up, read.up.stream.model
-        if plan.query >= len(read.tokens) or plan.key > plan.query:
-            raise HeadwiseError(
-                f"query {plan.query} and key {plan.key} are no cell of a prompt of {len(read.tokens)} tokens"
-            )
-        self.cell = Cell(self.model.head(plan.head), plan.query, plan.key)
+        self.cell = self._cell(plan.head, plan.query, plan.key)
         self.table = log_odds_table(self.up, self.cell)
-        self.of_heads: list[OfHead] = [one for one in plan.edits if not isinstance(one, wire.RemoveWriters)]
-        self.removed = self._removed([one for one in plan.edits if isinstance(one, wire.RemoveWriters)])
+        self.of_heads: list[OfHead] = [one for one in plan.edits if isinstance(one, OfHead)]
+        self.edges: list[wire.RemoveEdge] = []
+        of_cell: list[OfCell] = []
+        for one in plan.edits:
+            if isinstance(one, wire.RemoveEdge) and not self._is_own(one):
+                self.edges.append(one)
+            elif isinstance(one, wire.RemoveEdge):
+                of_cell.append(
+                    wire.RemoveSignals(kind="signals", side=one.side, signals=(one.signal,), dose=one.dose)
+                )
+            elif isinstance(one, OfCell):
+                of_cell.append(one)
+        mine = [bank for bank in banks if self.cell.head in bank.heads]
+        features = features_here(mine, self.up, self.cell) if mine else []
+        self.changes = CellChanges(self.table, of_cell, features, plan.dose)
+        self._targets: dict[Cell, CellChanges] = {}
+
+    def _cell(self, head: str, query: int, key: int) -> Cell:
+        if query >= len(self.read.tokens) or key > query:
+            raise HeadwiseError(
+                f"query {query} and key {key} are no cell of a prompt of {len(self.read.tokens)} tokens"
+            )
+        return Cell(self.model.head(head), query, key)
+
+    def _is_own(self, edge: wire.RemoveEdge) -> bool:
+        """An edge into the cell that is watched: a signal of its own."""
+        return edge.scope == "local" and self._cell(edge.head, edge.query, edge.key) == self.cell
 
     def run(self) -> wire.EditSeen:
         """Every state in one edited pass."""
         stream, plan = self.up.stream, self.plan
         answer = find_answer(self.model, self.read.token_ids, self.read.logits, plan.answer, plan.wrong)
         whole = self._edits()
-        drawn = [] if self.removed is None else controls(self.table, self.removed, plan.seed, plan.draws)
-        tried = self._controls(drawn)
+        tried = self._controls(self.changes.controls(plan.seed, plan.draws) if self.changes else [])
         states = [[], whole, *(edits for _, plans in tried for edits in plans)]
         ids, clean = stream.token_ids[0], stream.clean_pass(0)
         seen = outcomes(self.model, ids, states, answer, [self.cell], start=stream.start, clean=clean)
@@ -75,35 +106,24 @@ class Bench:
 
     # --- what is changed -----------------------------------------------------------------------------------------
 
-    def _removed(self, asked: Sequence[wire.RemoveWriters]) -> WriterSet | None:
-        """All writers that leave, as one set of one side."""
-        if not asked:
-            return None
-        if len({one.side for one in asked}) > 1:
-            raise HeadwiseError(
-                "edits take writers from both sides, and either takes the whole score away: choose those of one side"
-            )
-        side = asked[0].side
-        members = tuple(dict.fromkeys(self._writer(named, side) for one in asked for named in one.writers))
-        after = attention_without(self.table, side, members)
-        return WriterSet(side, self.table.attention, 0.0, after, members, (), "fixed")
-
-    def _writer(self, named: wire.NamedWriter, side: str) -> Component:
-        writer = Component.parse(named.writer)
-        if writer.kind == "head":
-            if named.reads is None or named.reads >= len(self.read.tokens):
-                raise HeadwiseError(f"writer {named.writer} is a head: say which token of the prompt it read")
-            writer = replace(writer, source=named.reads)
-        one = self.table.side("query" if side == "query" else "key")
-        below = writer.layer < self.cell.head.layer
-        row = one.row_of(writer) if below and writer.index < self.model.n_heads else len(one)
-        if row >= len(one) or not bool(one.possible[row]):
-            raise HeadwiseError(f"writer {named.writer} wrote nothing that {self.cell.head} could read")
-        return writer
-
     def _edits(self) -> list[Edit]:
-        removal = [] if self.removed is None else removal_of(self.up, self.cell, self.removed).edits()
-        return [*removal, *(self._of_head(one, one_head(one, self.cell)) for one in self.of_heads)]
+        of_heads = [self._of_head(one, one_head(one, self.cell)) for one in self.of_heads]
+        of_edges = [edit for one in self.edges for edit in self._of_edge(one)]
+        return [*self.changes.edits, *of_edges, *of_heads]
+
+    def _of_edge(self, asked: wire.RemoveEdge, draw: int | None = None) -> list[Edit]:
+        """One edge, or as many channels that it does not use."""
+        cell = self._cell(asked.head, asked.query, asked.key)
+        if cell not in self._targets:
+            self._targets[cell] = CellChanges(log_odds_table(self.up, cell), [], [], 1.0)
+        signals = [self._targets[cell].signal(asked.signal, asked.side, asked.signal.channels)]
+        if draw is not None:
+            generator = keyed(self.plan.seed, "unused", str(cell), asked.side, draw)
+            signals = unused(signals, self.model.d_head, generator)
+        taken, factor = removal(self.up, cell, signals), self.plan.dose * asked.dose
+        if asked.scope == "local":
+            return taken.edits(factor=factor)
+        return list(in_stream(self.up, taken, factor))
 
     def _of_head(self, asked: OfHead, head: Head) -> Edit:
         """One edit of a head, or the same of another head."""
@@ -139,13 +159,15 @@ class Bench:
     # --- what is foreseen, and what else could have been changed -------------------------------------------------
 
     def _predicted(self) -> float | None:
-        """What other heads write reaches this cell only from layers below it."""
+        """What other heads write reaches this cell only from layers below it; the stream before its own layer, too."""
         layer = self.cell.head.layer
         if any(one_head(one, self.cell).layer < layer for one in self.of_heads):
             return None
+        if any(Head.parse(one.head).layer < layer + (one.scope == "global") for one in self.edges):
+            return None
         if any(isinstance(one, wire.CutCell) for one in self.of_heads):
             return 0.0
-        return self.table.attention if self.removed is None else self.removed.after
+        return self.changes.predicted if self.changes else self.table.attention
 
     def _at(self, seen: Outcome) -> Outcome:
         """A cell that was cut: the pass still shows the attention that the head computed itself."""
@@ -154,9 +176,9 @@ class Bench:
         return replace(seen, attention=0.0, cells=(0.0,))
 
     def _controls(self, drawn: Sequence[Control]) -> list[tuple[Control | None, list[list[Edit]]]]:
-        """Plans of every kind of control; heads are exchanged in each."""
+        """Plans of every kind of control; heads and edges are exchanged in each."""
         exchanged = [self._exchanged(draw) for draw in range(TRIED)]
-        if self.removed is None:
+        if not self.changes:
             plans = [plan for plan in exchanged if plan is not None]
             return [(None, plans)] if plans else []
         made: list[tuple[Control | None, list[list[Edit]]]] = []
@@ -167,9 +189,10 @@ class Bench:
         return made
 
     def _exchanged(self, draw: int) -> list[Edit] | None:
-        """Every head's edit in another head of its layer; None where there is no other."""
+        """Every head's edit in another head of its layer, every edge in other channels; None where there is no other
+        head."""
         mine = {one_head(one, self.cell) for one in self.of_heads} | {self.cell.head}
-        made: list[Edit] = []
+        made: list[Edit] = [edit for one in self.edges for edit in self._of_edge(one, draw)]
         for number, asked in enumerate(self.of_heads):
             head = one_head(asked, self.cell)
             free = [Head(head.layer, i) for i in range(self.model.n_heads)]
@@ -191,9 +214,11 @@ class Bench:
         effects = [answer.yardstick(one) - answer.yardstick(before) for one in seen]
         as_much = sum(abs(effect) >= abs(change) for effect in effects)
         left = torch.tensor([one.attention for one in seen]).double() if control is None else control.left
+        texts = [*([EDGES] if self.edges else []), *([HEADS] if self.of_heads else [])]
+        name = "heads" if self.of_heads else "edges"
         return wire.ControlSeen(
-            name="heads" if control is None else control.name,
-            text=HEADS if control is None else control.text,
+            name=name if control is None else control.name,
+            text="; ".join([*([] if control is None else [control.text]), *texts]),
             draws=len(left),
             attention=_spread(left),
             attention_p=None if control is None else control.p,

@@ -242,9 +242,13 @@ class Session:
         kept, job = self.kept(asked.prompt), asked.job
         if job in self._jobs or job in self.explanations:
             raise HeadwiseError(f"there is a job {job!r} already: give another name")
-        banks = [self.shelf.run(index).path for index in asked.features]
+        names = None if asked.names is None else self.shelf.run(asked.names).path
 
         def work(turn: Turn) -> Explanation:
+            banks = self.shelf.banks(asked.features, self.model)
+            if asked.head is not None:
+                # One chooses banks once and then looks at many heads: those that a bank says nothing of, too.
+                banks = [bank for bank in banks if self.model.head(asked.head) in bank.heads]
             steps = explain_steps(
                 self.model,
                 kept.read,
@@ -254,6 +258,7 @@ class Session:
                 answer=asked.answer,
                 wrong=asked.wrong,
                 features=banks,
+                names=names,
                 tau=asked.tau,
                 draws=asked.draws,
                 seed=asked.seed,
@@ -301,7 +306,7 @@ class Session:
 
         def work(_: Turn) -> wire.EditSeen:
             with torch.no_grad():
-                return Bench(read, plan, others).run()
+                return Bench(read, plan, others, self.shelf.banks(plan.features, self.model)).run()
 
         return await self.in_lane(work, tab=plan.tab, kind="edit")
 

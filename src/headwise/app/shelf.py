@@ -12,7 +12,9 @@ from headwise.app.studies import BegunStudy, Studies
 from headwise.app.tables import tables_of
 from headwise.app.wire import RunFolderEntry
 from headwise.circuits.circuit import Circuit
+from headwise.contrast.bank import FeatureBank, banks_of
 from headwise.errors import HeadwiseError
+from headwise.model.model import Model
 from headwise.survey.records import CircuitRun
 from headwise.tasks.names import ANSWERS, LABELLED
 
@@ -37,6 +39,10 @@ class Shelf:
         if not 0 <= index < len(runs):
             raise HeadwiseError(f"there is no run folder {index}: there are {len(runs)}")
         return runs[index]
+
+    def banks(self, indices: Sequence[int], model: Model) -> list[FeatureBank]:
+        """Banks of features by the places of their folders; those of another model are refused."""
+        return banks_of([self.run(index).path for index in indices], model) if indices else []
 
     def entries(self) -> tuple[RunFolderEntry, ...]:
         return tuple(_entry(i, run, run.path.name) for i, run in enumerate(self.named))

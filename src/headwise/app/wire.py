@@ -16,6 +16,10 @@ JobId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{16}\z")]
 HeadName = Annotated[str, StringConstraints(pattern=r"\AL[0-9]{1,4}H[0-9]{1,4}\z")]
 NodeId = Annotated[str, StringConstraints(min_length=1, max_length=40)]
 TokenText = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+WriterName = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z]{1,12}[0-9]{0,4}(H[0-9]{1,4})?\z")]
+FeatureName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Dose = Annotated[float, Field(ge=-1, le=1)]
+"""How much of it leaves: 1 is all, 0.5 half; -1 puts as much in once more."""
 DrawCount = Annotated[int, Field(ge=1, le=9999)]
 SeedNumber = Annotated[int, Field(ge=0, lt=2**53)]
 
@@ -53,6 +57,8 @@ class CellRequest(Shape):
     wrong: TokenText | None = None
     features: Row[Index] = ()
     """Run folders, by their place in the list of those that were named on the command line."""
+    names: Index | None = None
+    """A run folder of names, likewise."""
     tau: Annotated[float, Field(gt=0, le=1)] | None = None
     draws: DrawCount = 999
     seed: SeedNumber = 0
@@ -72,8 +78,19 @@ class WalkRequest(Shape):
 class NamedWriter(Shape):
     """A writer as a table names it."""
 
-    writer: Annotated[str, StringConstraints(pattern=r"\A[A-Za-z]{1,12}[0-9]{0,4}(H[0-9]{1,4})?\z")]
+    writer: WriterName
     reads: Index | None = None
+
+
+class NamedSignal(Shape):
+    """A writer as a table names it, in some channels of the head that reads it."""
+
+    writer: WriterName
+    reads: Index | None = None
+    channels: Annotated[Row[Index], Field(min_length=1, max_length=1024)]
+
+
+AnyWriter = NamedWriter | NamedSignal
 
 
 class RemoveWriters(Shape):
@@ -82,6 +99,56 @@ class RemoveWriters(Shape):
     kind: Literal["remove"]
     side: Literal["query", "key"]
     writers: Annotated[Row[NamedWriter], Field(min_length=1, max_length=200)]
+    dose: Dose = 1.0
+
+
+class RemoveSignals(Shape):
+    """Take what writers wrote into some channels from the query or the keys of the cell."""
+
+    kind: Literal["signals"]
+    side: Literal["query", "key"]
+    signals: Annotated[Row[NamedSignal], Field(min_length=1, max_length=200)]
+    dose: Dose = 1.0
+
+
+class RemoveChannels(Shape):
+    """Take whole channels, whoever wrote into them, from the query or the keys of the cell."""
+
+    kind: Literal["channels"]
+    side: Literal["query", "key"]
+    channels: Annotated[Row[Index], Field(min_length=1, max_length=1024)]
+    dose: Dose = 1.0
+
+
+class RemoveFeature(Shape):
+    """Take a named feature from the query or the keys of the cell."""
+
+    kind: Literal["feature"]
+    side: Literal["query", "key"]
+    feature: FeatureName
+    dose: Dose = 1.0
+
+
+class SwapKeys(Shape):
+    """Exchange the key of the cell with that of another token, all of it or inside a named feature."""
+
+    kind: Literal["swap"]
+    other: Index
+    feature: FeatureName | None = None
+    dose: Annotated[float, Field(ge=0, le=1)] = 1.0
+
+
+class RemoveEdge(Shape):
+    """Take an edge of a circuit away: a signal into another cell, for that head alone or for all above it."""
+
+    kind: Literal["edge"]
+    head: HeadName
+    query: Index
+    key: Index
+    side: Literal["query", "key"]
+    signal: NamedSignal
+    scope: Literal["local", "global"] = "local"
+    dose: Dose = 1.0
 
 
 class SilenceHead(Shape):
@@ -118,9 +185,26 @@ class EditPlan(Shape):
     answer: TokenText | None = None
     wrong: TokenText | None = None
     edits: Annotated[
-        Row[Annotated[RemoveWriters | SilenceHead | CutCell | PatchHead, Field(discriminator="kind")]],
+        Row[
+            Annotated[
+                RemoveWriters
+                | RemoveSignals
+                | RemoveChannels
+                | RemoveFeature
+                | SwapKeys
+                | RemoveEdge
+                | SilenceHead
+                | CutCell
+                | PatchHead,
+                Field(discriminator="kind"),
+            ]
+        ],
         Field(min_length=1, max_length=50),
     ]
+    features: Row[Index] = ()
+    """Run folders of the named features, as in a request for a cell."""
+    dose: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Of everything that leaves the query, the keys or an edge; every edit's own is multiplied by it."""
     draws: DrawCount = 999
     seed: SeedNumber = 0
 

@@ -220,10 +220,10 @@ def _removals(
 
 
 def _edits(up: PromptWrites, one: Removal, scope: Scope, factor: float) -> list[Edit]:
-    return one.edits(factor=factor) if scope == "local" else list(_in_stream(up, one, factor))
+    return one.edits(factor=factor) if scope == "local" else list(in_stream(up, one, factor))
 
 
-def _in_stream(up: PromptWrites, one: Removal, factor: float) -> list[AddToStream]:
+def in_stream(up: PromptWrites, one: Removal, factor: float) -> list[AddToStream]:
     """The smallest change of the stream that makes a removal, norms frozen: P_u of the write where there is no RoPE."""
     made: list[AddToStream] = []
     head, query, _ = one.cell
@@ -248,7 +248,7 @@ def _moved(up: PromptWrites, plan: Sequence[Removal], factor: float) -> tuple[fl
     """Mean norm ratio and cosine of the stream after and before the edits, at the query or over the edited keys."""
     ratios, cosines = [], []
     for one in plan:
-        for add in _in_stream(up, one, factor):
+        for add in in_stream(up, one, factor):
             before = up.stream.before(add.layer)[up.prompt, up.span][list(add.positions)].double()
             after = before + add.value
             ratios.append(float((after.norm(dim=-1) / before.norm(dim=-1)).mean()))

@@ -158,12 +158,17 @@ class SwapWithin(VectorEdit):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RemoveWithin(VectorEdit):
-    """Remove what the vectors at ``positions`` (None: all) hold inside a subspace."""
+    """Remove what the vectors at ``positions`` (None: all) hold inside a subspace.
+
+    ``dose`` 1 removes all of it, 0.5 half, 0 nothing; -1 doubles it.
+    """
 
     subspace: Subspace
     """What is projected out."""
     positions: int | Sequence[int] | None = None
     """The position or positions that are edited; None: all of them."""
+    dose: float = 1.0
+    """How much of it is removed."""
 
     def _changed(self, length: int) -> list[int]:
         return resolve_positions(self.positions, [length], f"{self.head} {self.side}")[0]
@@ -171,7 +176,7 @@ class RemoveWithin(VectorEdit):
     def apply(self, vectors: Tensor) -> Tensor:
         at = list(range(vectors.shape[0])) if self.positions is None else self._at(self.positions, vectors)
         edited = vectors.clone()
-        edited[at] -= _check_width(self.subspace, vectors).project(vectors[at])
+        edited[at] -= self.dose * _check_width(self.subspace, vectors).project(vectors[at])
         return edited
 
 

@@ -142,11 +142,19 @@ def matched(
         if left.ndim == 3:  # of two forms of a draw, the one that takes more
             chosen = (sign * left[..., key]).argmin(0)
             left = left[chosen, torch.arange(draws, device=left.device)]
-        # What differs by rounding alone does as much.
-        as_much = int((sign * left[:, key] <= real + 1e-12).sum())
         text = WHOLE if whole and name == "writers" else TEXTS[name]
-        made.append(Control(name, left[:, key], (1 + as_much) / (1 + draws), left[:TRIED], text))
+        made.append(drawn_control(name, text, left, key, float(sign * real), rises=rises))
     return made
+
+
+def drawn_control(
+    name: str, text: str, rows: Tensor, key: int, real: float, *, rises: bool = False
+) -> Control:
+    """A control from its rows of attention [draws, T]; ``real`` is what is left of the cell."""
+    sign = -1.0 if rises else 1.0
+    # What differs by rounding alone does as much.
+    as_much = int((sign * rows[:, key] <= sign * real + 1e-12).sum())
+    return Control(name, rows[:, key], (1 + as_much) / (1 + len(rows)), rows[:TRIED], text)
 
 
 def _whole(table: LogOddsTable, found: WriterSet) -> Taken:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -87,17 +87,27 @@ def feature_edits(
 
 def _edited_cell(up: PromptWrites, cell: Cell, edit: VectorEdit) -> float:
     """The cell's attention after an edit of its query or of the keys its row sees, by the algebra alone."""
-    (head, d, s), layer = cell, cell.head.layer
+    q, k = edited_vectors(up, cell, [edit])
+    return float(row_of(up, cell, q, k)[cell.key])
+
+
+def edited_vectors(up: PromptWrites, cell: Cell, edits: Iterable[VectorEdit]) -> tuple[Tensor, Tensor]:
+    """The cell's query [d_head] and the keys [T, d_head] that its row sees after some edits, in their order."""
+    (head, d, _), layer = cell, cell.head.layer
     q: Tensor = up.q[layer, head.index].double()
     k: Tensor = up.k[layer, head.index // up.group].double()
-    if edit.side == "query":
-        q = edit.apply(q)
-    else:
-        k = edit.apply(k)
-    row = softmax_row(
-        (k @ q[d]) * float(up.scale[layer]), up.visible(layer, torch.tensor([d], device=up.device))[0], up.cap
-    )
-    return float(row[s])
+    for edit in edits:
+        if edit.side == "query":
+            q = edit.apply(q)
+        else:
+            k = edit.apply(k)
+    return q[d], k
+
+
+def row_of(up: PromptWrites, cell: Cell, query: Tensor, keys: Tensor) -> Tensor:
+    """The row of attention [..., T] of some queries [..., d_head] and keys [T, d_head] in the place of a cell's own."""
+    layer, here = cell.head.layer, torch.tensor([cell.query], device=up.device)
+    return softmax_row((query @ keys.mT) * float(up.scale[layer]), up.visible(layer, here)[0], up.cap)
 
 
 def _percentile(value: float, controls: Sequence[float]) -> float:
