@@ -9,6 +9,9 @@ median of ratios to a bare pass that was made just before, so that a busy machin
 * table: from a prompt that was read to the table of what and who (bound: 1.5 ×);
 * whole: an explanation of a prompt that was read, beside the command's, which reads it first;
 * row: one row of all heads (bound: 50 ms).
+
+With --browser, Chromium opens the app and its own performance entries say when something was painted first, and how
+long it was busy with the longest of some pointer moves over tokens (the event's duration, in steps of 8 ms).
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ import argparse
 import asyncio
 import gzip
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -91,10 +96,45 @@ def measure(session: Session, ids: list[int], rounds: int) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in found.items()}
 
 
+WATCH = """() => { window.slow = []; new PerformanceObserver((list) => window.slow.push(...list.getEntries().map(
+    (one) => one.duration))).observe({type: 'event', durationThreshold: 16, buffered: true}) }"""
+
+
+def browse(session: Session) -> str:
+    """First paint and the slowest pointer move over a token, by the browser's own entries."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
+    from browsing import running
+    from serving import served
+
+    with served(session.model) as app, running() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(app.link)
+        page.wait_for_selector("textarea")
+        painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        page.fill("textarea", PROMPT)
+        page.press("textarea", "Enter")
+        page.click("text=See every head")
+        page.wait_for_selector(".pictures canvas")
+        tokens = page.locator(".heads-tokens button")
+        for i in range(tokens.count()):  # every row is asked for once
+            tokens.nth(i).hover()
+            page.wait_for_timeout(150)
+        page.evaluate(WATCH)
+        for i in range(tokens.count()):
+            tokens.nth(i).hover()
+            page.wait_for_timeout(60)
+        slow = page.evaluate("window.slow")
+        return f"first paint {painted:.0f} ms   slowest hover {max(slow, default=16):.0f} ms or less"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time the app's server.")
+    parser.add_argument(
+        "--browser", action="store_true", help="measure first paint and hover in Chromium, too"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="repetitions of which the median is taken")
-    rounds = parser.parse_args().rounds
+    given = parser.parse_args()
+    rounds = given.rounds
     session = Session(headwise.load())
     sizes = {name: len(gzip.compress(part(name).encode())) for name in (BUNDLE, STYLE, APP)}
     print(f"bundle {sum(sizes.values()) / 1000:.1f} kB gzipped   (bound: 60)")
@@ -107,6 +147,8 @@ def main() -> None:
             flush=True,
         )
     print("bounds: heads 2, table 1.5, row 50 ms; whole at most the command's")
+    if given.browser:
+        print(browse(session))
     session.close()
 
 

@@ -21,7 +21,7 @@ import yaml
 
 import headwise
 from headwise.cli.main import VERBS
-from make_reference import CLI, PYTHON, attributes, cli_page, parts, python_page
+from make_reference import CLI, NUMBERS, PYTHON, attributes, cli_page, numbers_page, parts, python_page
 from wrap_docs import pages, wrapped
 
 ROOT = Path(__file__).parent.parent
@@ -102,7 +102,11 @@ def test_prose_is_wrapped_at_one_width(page: Path) -> None:
     assert wrapped(text) == text, "run: python tools/wrap_docs.py"
 
 
-@pytest.mark.parametrize(("page", "now"), [(CLI, cli_page), (PYTHON, python_page)], ids=["cli", "python"])
+@pytest.mark.parametrize(
+    ("page", "now"),
+    [(CLI, cli_page), (PYTHON, python_page), (NUMBERS, numbers_page)],
+    ids=["cli", "python", "numbers"],
+)
 def test_reference_is_what_the_program_says_now(page: Path, now: Callable[[], str]) -> None:
     assert page.read_text(encoding="utf-8") == now(), "run: make reference"
 

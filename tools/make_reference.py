@@ -1,7 +1,9 @@
-"""Write docs/reference/cli.md and docs/reference/python.md from the program itself: ``python tools/make_reference.py``.
+"""Write docs/reference/cli.md, docs/reference/python.md and the table of docs/numbers.md from the program itself:
+``python tools/make_reference.py``.
 
 The command line's page is what ``--help`` prints; the Python page is made of signatures, docstrings and the sentences
-below attributes. A test compares both with the pages in the docs, so neither can fall behind.
+below attributes; the table of numbers is what pages say of them. A test compares all with the pages in the docs, so
+none can fall behind.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from wrap_docs import wrapped
 ROOT = Path(__file__).parent.parent
 CLI = ROOT / "docs" / "reference" / "cli.md"
 PYTHON = ROOT / "docs" / "reference" / "python.md"
+NUMBERS = ROOT / "docs" / "numbers.md"
 CLI_INTRODUCTION = """\
 What `headwise --help` and `headwise COMMAND --help` print. `--json` always prints one document on standard output,
 `--html FILE` writes a page, `--out DIR` keeps a run, `--save FILE` keeps a circuit or an explanation.
@@ -288,8 +291,20 @@ def _code(text: str) -> str:
     return f"```python\n{text}\n```\n"
 
 
+# Numbers
+
+
+def numbers_page() -> str:
+    """The page as it is, with the table of now."""
+    from headwise.show.kit.glossary import table
+
+    before, _, rest = NUMBERS.read_text(encoding="utf-8").partition("| number |")
+    after = rest[rest.index("\n\n") :]
+    return wrapped(before + table() + after)
+
+
 def main() -> None:
-    for path, page in ((CLI, cli_page()), (PYTHON, python_page())):
+    for path, page in ((CLI, cli_page()), (PYTHON, python_page()), (NUMBERS, numbers_page())):
         path.write_text(page, encoding="utf-8")
         print(path.relative_to(ROOT))
 

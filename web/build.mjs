@@ -54,7 +54,7 @@ const common = {
 };
 
 // The app is a script of its own, so that no saved page carries it. What it uses of the bundle it takes from the bundle:
-// headwise.inside has exactly what the app's sources import, by name.
+// headwise.inside has exactly what the app's sources import, by number.
 const src = path.join(here, 'src');
 const isApps = (name) => name.startsWith('app/') || name === 'server';
 const named = (source, from) => (source.startsWith('.') ? path.relative(src, path.resolve(from, source)).replaceAll(path.sep, '/') : source);
@@ -76,9 +76,9 @@ const virtual = (name, filter, contents, isOurs = () => true) => ({
   },
 });
 const inside = virtual('inside', /^headwise:inside$/, () =>
-  [...[...shared].map(([from, names]) => `import { ${[...names].join(', ')} } from '${from.startsWith('preact') ? from : `./${from}`}';`), `export const inside = { ${every.join(', ')} };`].join('\n'),
+  [...[...shared].map(([from, names]) => `import { ${[...names].join(', ')} } from '${from.startsWith('preact') ? from : `./${from}`}';`), `export const inside = [${every.join(', ')}];`].join('\n'),
 );
-const outside = virtual('outside', /.*/, (from) => [...(shared.get(from) ?? [])].map((one) => `export const ${one} = headwise.inside.${one};`).join('\n'), (name) => !isApps(name));
+const outside = virtual('outside', /.*/, (from) => [...(shared.get(from) ?? [])].map((one) => `export const ${one} = headwise.inside[${every.indexOf(one)}];`).join('\n'), (name) => !isApps(name));
 
 // The bundle can ask nobody; the app's own script asks the app.
 const made = [

@@ -55,7 +55,7 @@ def test_saved_pages_are_given_without_any_rights(folder: Path) -> None:
     with served(small_model(), (folder,)) as app:
         app.enter()
         (entry,) = app.ask("GET", "/api/state").data["runs"]
-        assert entry == {"index": 0, "name": "run", "kind": None, "pages": ["report.html"]}
+        assert entry == {"index": 0, "name": "run", "kind": None, "pages": ["report.html"], "fits": False}
         page = app.ask("GET", "/api/runs/0/report.html")
         assert page.status == 200 and page.content == b"<p>a report</p>"
         policy = page.headers["content-security-policy"]

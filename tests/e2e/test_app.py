@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -207,7 +208,7 @@ def test_a_ticked_writer_leaves_the_model_as_python_says(tab: Tab, app: Served) 
         page.click(boxes[-1])
     page.wait_for_timeout(200)
     cells = page.locator(".effect .numbers tbody tr").nth(1).locator("td")
-    told = [float(cells.nth(i).get_attribute("title")) for i in range(1, 6)]
+    told = [json.loads(cells.nth(i).get_attribute("data-with"))["v"] for i in range(1, 6)]
     after = why.proof.after
     wanted = [found.after, after.attention, after.probability, after.lead, after.log_probability]
     assert told == pytest.approx(wanted, abs=1e-5)
@@ -233,7 +234,9 @@ def test_a_head_is_silenced_cut_and_patched(tab: Tab, app: Served) -> None:
     chances = edited.logits[0, 0].double().softmax(-1)
     answer = explain(model, PROMPT).answer.token
     cells = page.locator(".effect .numbers tbody tr").nth(1).locator("td")
-    assert float(cells.nth(3).get_attribute("title")) == pytest.approx(float(chances[answer]), abs=1e-6)
+    assert json.loads(cells.nth(3).get_attribute("data-with"))["v"] == pytest.approx(
+        float(chances[answer]), abs=1e-6
+    )
     page.click(".bench >> text=put everything back")
     page.wait_for_selector(".effect", state="detached")
     page.click(".bench > summary")

@@ -66,7 +66,7 @@ def names_known(model: Model, verdicts: Mapping[str, str], text: str = TEXT) -> 
 
 def names_folder(folder: Path, model: Model, verdicts: Mapping[str, str], text: str = TEXT) -> Path:
     """A finished run folder with those names, and a page in it."""
-    with RunFolder(folder, "names", {"model": model.name}) as opened:
+    with RunFolder(folder, "names", {"model": model.name, "weight_hash": model.weight_hash}) as opened:
         opened.write_json(DOCUMENT, names_document(model, verdicts, text))
         opened.finish(DOCUMENT)
     (folder / "names.html").write_text("<!doctype html>", encoding="utf-8")

@@ -6,11 +6,15 @@ export interface Cell {
   key: number;
 }
 
-/** What a part of a table is to the bench: a writer on one side of the explained cell. */
-export interface Tickable {
-  side: 'query' | 'key';
-  writer: string;
-  reads: number | null;
+/** What the bench can change: a writer (``rm``), a signal, a channel or a feature of one side of the explained cell; a
+ * swap of its key, an edge of a circuit, a head that is silent or patched, the cell cut. */
+export interface Tick {
+  kind: 'rm' | 'sg' | 'ch' | 'ft' | 'sw' | 'ed' | 'si' | 'pa' | 'cut';
+  side?: 'query' | 'key';
+  writer?: string;
+  reads?: number | null;
+  channels?: readonly number[];
+  name?: string;
 }
 
 export interface Host {
@@ -18,8 +22,8 @@ export interface Host {
   explain?(cell: Cell): void;
   /** Choose parts that are to be taken away. */
   bench?: {
-    ticked(one: Tickable): boolean;
-    toggle(one: Tickable): void;
+    ticked(one: Tick): boolean;
+    toggle(one: Tick): void;
   };
 }
 
@@ -49,6 +53,8 @@ export interface Server {
   copy(text: string): Promise<void>;
   /** Keep a file that the server makes. */
   save(path: string, name: string): Promise<void>;
+  /** Keep a page that was made here. */
+  keep(text: string, name: string): void;
 }
 
 /** What the server refused, in its own words. */

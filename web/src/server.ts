@@ -48,8 +48,8 @@ const listen = (hear: (told: Told) => void, state: (there: boolean) => void) => 
   };
 };
 
-const save = async (path: string, name: string) => {
-  const url = URL.createObjectURL(await (await asked('GET', path)).blob());
+const kept = (content: Blob, name: string) => {
+  const url = URL.createObjectURL(content);
   const link = document.createElement('a');
   link.setAttribute('href', url);
   link.setAttribute('download', name);
@@ -78,7 +78,8 @@ const server: Server = {
     whole: (url) => location.origin + url,
   },
   copy: (text) => navigator.clipboard.writeText(text),
-  save,
+  save: async (path, name) => kept(await (await asked('GET', path)).blob(), name),
+  keep: (text, name) => kept(new Blob([text], { type: 'text/html' }), name),
 };
 
 const place = document.getElementById('headwise');

@@ -7,8 +7,9 @@ cells for channels that they do not use.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -16,13 +17,15 @@ from headwise.app import wire
 from headwise.app.changes import CellChanges, OfCell
 from headwise.circuits.counterfactual import Outcome, outcomes, removal, unused
 from headwise.circuits.interventions import in_stream
-from headwise.contrast.bank import FeatureBank
+from headwise.contrast.bank import FeatureBank, banks_of
 from headwise.errors import HeadwiseError
 from headwise.model.edits import Edit, Silence
+from headwise.model.model import Model
 from headwise.randomness import keyed
-from headwise.tokens import shown_after
+from headwise.tokens import Prompt, shown_after
 from headwise.tracing.table import log_odds_table
 from headwise.types import Cell, Head
+from headwise.validation import check
 from headwise.why.consequence import set_row, without_cell
 from headwise.why.controls import TRIED, Control
 from headwise.why.proof import LEAST, LEVEL, Spread
@@ -242,6 +245,28 @@ class Bench:
             )
             for token in order
         )
+
+
+def try_edits(
+    model: Model,
+    prompt: Prompt,
+    *,
+    head: str,
+    query: int,
+    key: int,
+    edits: Sequence[Mapping[str, Any]],
+    features: Sequence[str] = (),
+    **settings: Any,
+) -> wire.EditSeen:
+    """The bench in Python: ``edits`` as the app sends them, but a patch names its other prompt by its text."""
+    read = PromptReading.of(model, prompt)
+    ids = {one["source"]: f"{number:032x}" for number, one in enumerate(edits) if one["kind"] == "patch"}
+    others = {name: PromptReading.of(model, text) for text, name in ids.items()}
+    asked = [{**one, "source": ids[one["source"]]} if one["kind"] == "patch" else {**one} for one in edits]
+    cell = {"tab": "0" * 16, "prompt": "0" * 32, "head": head, "query": query, "key": key}
+    plan = check(wire.EditPlan, {**cell, "edits": asked, **settings}, "")
+    with torch.no_grad():
+        return Bench(read, plan, others, banks_of(list(features), model)).run()
 
 
 def one_head(asked: OfHead, cell: Cell) -> Head:

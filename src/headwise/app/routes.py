@@ -92,6 +92,9 @@ def routes(session: Session) -> list[Route]:
     async def walk(request: Request) -> Response:
         return in_json(await session.walk(await body(request, wire.WalkRequest)))
 
+    async def taken(request: Request) -> Response:
+        return said(session.taken(await body(request, wire.PlaceAsked)))
+
     async def events(request: Request) -> Response:
         tab = request.query_params.get("tab", "")
         if not re.fullmatch("[0-9a-f]{16}", tab):
@@ -164,6 +167,7 @@ def routes(session: Session) -> list[Route]:
         ("POST", "/api/explain", explain),
         ("POST", "/api/edit", edit),
         ("POST", "/api/walk", walk),
+        ("POST", "/api/takeaway", taken),
         ("GET", "/api/events", events),
         ("DELETE", f"/api/jobs/{job}", cancel),
         ("GET", "/api/runs", runs),

@@ -55,6 +55,15 @@ class Run:
         return named if isinstance(named, str) else None
 
     @property
+    def weight_hash(self) -> str | None:
+        """The digest of that model's weights."""
+        try:
+            stated = read_manifest(self.path).config.get("weight_hash")
+        except HeadwiseError:
+            return None
+        return stated if isinstance(stated, str) else None
+
+    @property
     def pages(self) -> tuple[str, ...]:
         """Its saved pages, by name."""
         return tuple(

@@ -22,6 +22,8 @@ from headwise.app.memory import ROOM, KeptPrompt, Memory
 from headwise.app.patterns import Glance, glance
 from headwise.app.runs import Run
 from headwise.app.shelf import Shelf
+from headwise.app.takeaway import Takeaway
+from headwise.app.words import EXAMPLES, KEYS
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.walk import Steps, walk
 from headwise.contrast.roles import ROLES, HeadRoles, head_roles
@@ -29,6 +31,7 @@ from headwise.errors import HeadwiseError
 from headwise.model.check import examine
 from headwise.model.forward import Stopped
 from headwise.model.model import Model
+from headwise.show.kit.glossary import glossary
 from headwise.tokens import NoTokenizer, chat_prompt, encode_one, shown, shown_after
 from headwise.why.explain import explain_steps
 from headwise.why.explanation import Explanation
@@ -57,7 +60,8 @@ class Session:
         source: str | None = None,
     ) -> None:
         """``studies`` is the folder of the studies that are begun here, with the model that ``source`` names."""
-        self.model, self.shelf = model, Shelf(runs, studies, source)
+        self.model, self.shelf = model, Shelf(runs, studies, source, model.weight_hash)
+        self.source = model.name if source is None else source
         self.lane, self.memory, self.events = Lane(), Memory(room), Events()
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
         self._jobs: dict[str, Turn] = {}
@@ -127,6 +131,9 @@ class Session:
                 wire.SelfCheck(name=one.name, error=one.error, allowed=one.tolerance) for one in self._checks
             ),
             runs=self.shelf.entries(),
+            glossary=wire.PageGlossary.model_validate(glossary()),
+            examples=EXAMPLES,
+            keys=KEYS,
         )
 
     # --- prompts -------------------------------------------------------------------------------------------------
@@ -309,6 +316,16 @@ class Session:
                 return Bench(read, plan, others, self.shelf.banks(plan.features, self.model)).run()
 
         return await self.in_lane(work, tab=plan.tab, kind="edit")
+
+    def taken(self, asked: wire.PlaceAsked) -> wire.PlaceSaid:
+        """What is on a screen, as a command and as Python."""
+        edits = tuple(
+            one.model_copy(update={"source": self.kept(one.source).read.prompt or ""})
+            if isinstance(one, wire.PatchHead)
+            else one
+            for one in asked.edits
+        )
+        return Takeaway(asked.model_copy(update={"edits": edits}), self.source, self.shelf.runs).said()
 
     def cancel(self, job: str) -> bool:
         """Stop a job; whether it was still there to be stopped."""

@@ -25,8 +25,10 @@ FOLDER = "headwise-studies"
 class Shelf:
     """What the routes about runs work with. A folder keeps its number as long as the app runs."""
 
-    def __init__(self, named: Sequence[Run], studies: Path | None, model: str | None) -> None:
-        self.named = tuple(named)
+    def __init__(
+        self, named: Sequence[Run], studies: Path | None, model: str | None, weight_hash: str = ""
+    ) -> None:
+        self.named, self.weight_hash = tuple(named), weight_hash
         self.studies = Studies(Path(FOLDER) if studies is None else studies, model)
 
     @property
@@ -45,7 +47,7 @@ class Shelf:
         return banks_of([self.run(index).path for index in indices], model) if indices else []
 
     def entries(self) -> tuple[RunFolderEntry, ...]:
-        return tuple(_entry(i, run, run.path.name) for i, run in enumerate(self.named))
+        return tuple(self._entry(i, run, run.path.name) for i, run in enumerate(self.named))
 
     def seen(self) -> wire.RunList:
         """Every folder, and what becomes of every study."""
@@ -61,7 +63,7 @@ class Shelf:
 
     def _seen(self, index: int, run: Run, study: BegunStudy | None) -> wire.RunSeen:
         return wire.RunSeen(
-            entry=_entry(index, run, run.path.name if study is None else study.id),
+            entry=self._entry(index, run, run.path.name if study is None else study.id),
             path=str(run.path),
             finished=run.finished if study is None else study.finished,
             model=run.model,
@@ -106,6 +108,6 @@ class Shelf:
             raise HeadwiseError(f"the run has no prompt {number}: it has {found.prompts.num_rows}")
         return found.circuit(number).to_json()
 
-
-def _entry(index: int, run: Run, name: str) -> RunFolderEntry:
-    return RunFolderEntry(index=index, name=name, kind=run.kind, pages=run.pages)
+    def _entry(self, index: int, run: Run, name: str) -> RunFolderEntry:
+        fits = run.finished and run.weight_hash == self.weight_hash
+        return RunFolderEntry(index=index, name=name, kind=run.kind, pages=run.pages, fits=fits)

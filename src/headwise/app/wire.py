@@ -17,7 +17,7 @@ HeadName = Annotated[str, StringConstraints(pattern=r"\AL[0-9]{1,4}H[0-9]{1,4}\z
 NodeId = Annotated[str, StringConstraints(min_length=1, max_length=40)]
 TokenText = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 WriterName = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z]{1,12}[0-9]{0,4}(H[0-9]{1,4})?\z")]
-FeatureName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+FeatureText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Dose = Annotated[float, Field(ge=-1, le=1)]
 """How much of it leaves: 1 is all, 0.5 half; -1 puts as much in once more."""
 DrawCount = Annotated[int, Field(ge=1, le=9999)]
@@ -125,7 +125,7 @@ class RemoveFeature(Shape):
 
     kind: Literal["feature"]
     side: Literal["query", "key"]
-    feature: FeatureName
+    feature: FeatureText
     dose: Dose = 1.0
 
 
@@ -134,7 +134,7 @@ class SwapKeys(Shape):
 
     kind: Literal["swap"]
     other: Index
-    feature: FeatureName | None = None
+    feature: FeatureText | None = None
     dose: Annotated[float, Field(ge=0, le=1)] = 1.0
 
 
@@ -174,6 +174,20 @@ class PatchHead(Shape):
     source: PromptId
 
 
+AnyEdit = Annotated[
+    RemoveWriters
+    | RemoveSignals
+    | RemoveChannels
+    | RemoveFeature
+    | SwapKeys
+    | RemoveEdge
+    | SilenceHead
+    | CutCell
+    | PatchHead,
+    Field(discriminator="kind"),
+]
+
+
 class EditPlan(Shape):
     """What to change in the running model, and the cell and answer that are watched."""
 
@@ -185,26 +199,34 @@ class EditPlan(Shape):
     answer: TokenText | None = None
     wrong: TokenText | None = None
     edits: Annotated[
-        Row[
-            Annotated[
-                RemoveWriters
-                | RemoveSignals
-                | RemoveChannels
-                | RemoveFeature
-                | SwapKeys
-                | RemoveEdge
-                | SilenceHead
-                | CutCell
-                | PatchHead,
-                Field(discriminator="kind"),
-            ]
-        ],
+        Row[AnyEdit],
         Field(min_length=1, max_length=50),
     ]
     features: Row[Index] = ()
     """Run folders of the named features, as in a request for a cell."""
     dose: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Of everything that leaves the query, the keys or an edge; every edit's own is multiplied by it."""
+    draws: DrawCount = 999
+    seed: SeedNumber = 0
+
+
+class PlaceAsked(Shape):
+    """What is on a screen, to be had as a command and as Python."""
+
+    screen: Literal["prompt", "heads", "cell", "circuit", "compare", "runs"]
+    text: WholeText
+    chat: bool = False
+    head: HeadName | None = None
+    query: Index | None = None
+    key: Index | None = None
+    answer: TokenText | None = None
+    wrong: TokenText | None = None
+    features: Row[Index] = ()
+    names: Index | None = None
+    edits: Annotated[Row[AnyEdit], Field(max_length=50)] = ()
+    dose: Annotated[float, Field(ge=0, le=1)] = 1.0
+    other: WholeText = ""
+    run: Index | None = None
     draws: DrawCount = 999
     seed: SeedNumber = 0
 
@@ -236,6 +258,31 @@ class RunFolderEntry(Shape):
     kind: str | None
     """What was studied in it; None where that cannot be read."""
     pages: Row[str]
+    fits: bool
+    """Whether it is a finished run of the model that the app has loaded."""
+
+
+class NumberMeaning(Shape):
+    """What a number is and how to read it, its formula, and where it comes from."""
+
+    says: str
+    formula: str
+    source: str
+
+
+class TermMeaning(Shape):
+    """A word of an explanation."""
+
+    term: str
+    formula: str
+    words: str
+
+
+class PageGlossary(Shape):
+    """What the numbers of a page mean, by the names that it gives them, and how to read an explanation."""
+
+    numbers: dict[str, NumberMeaning]
+    terms: Row[TermMeaning]
 
 
 class AppState(Shape):
@@ -252,6 +299,11 @@ class AppState(Shape):
     threads: int
     self_check: Row[SelfCheck]
     runs: Row[RunFolderEntry]
+    glossary: PageGlossary
+    examples: Row[Row[str]]
+    """Prompts to begin with: what each is about, and its text."""
+    keys: Row[Row[str]]
+    """What each key does."""
 
 
 class TokenList(Shape):
@@ -307,6 +359,13 @@ class HeadsSeen(Shape):
     statistics: HeadStatistics
     sinks: Row[int]
     marked: Row[MarkedCell]
+
+
+class PlaceSaid(Shape):
+    """The same without the app."""
+
+    command: str
+    python: str
 
 
 class Begun(Shape):

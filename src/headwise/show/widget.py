@@ -122,9 +122,11 @@ def _widget_class() -> type[AnyWidget]:
 
 
 def _document(shown: Shown) -> dict[str, Any]:
+    from headwise.show.kit.glossary import glossary
     from headwise.show.why.page import drawn
 
-    return shown.to_json() if isinstance(shown, Circuit) else drawn(shown)
+    document = shown.to_json() if isinstance(shown, Circuit) else drawn(shown)
+    return {**document, "glossary": glossary()}
 
 
 def _plain(shown: Shown) -> str:

@@ -1,4 +1,5 @@
 // The model's next tokens: one is the answer, another may be the one it is compared with.
+import { explained } from '../kit/explained';
 import { Shown } from '../kit/tokens';
 import { number } from '../numbers';
 import type { Go } from './app';
@@ -20,7 +21,7 @@ export const Answers = ({ prompt, place, go }: { prompt: PromptRead; place: Plac
       {prompt.answer.map(({ token, p }) => {
         const is = token === answer ? 'answer' : token === place.wrong ? 'compared' : '';
         return (
-          <button type="button" class={`answer-chip ${is}`} aria-pressed={is !== ''} onClick={() => click(token)}>
+          <button type="button" class={`answer-chip ${is}`} aria-pressed={is !== ''} {...explained('probability', { v: p }, false)} onClick={() => click(token)}>
             <Shown text={token} most={18} /> <span class="n">{number(p)}</span>
             {is ? <span class="is">{is === 'answer' ? 'answer' : 'compared with'}</span> : null}
           </button>

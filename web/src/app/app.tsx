@@ -3,6 +3,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { Server } from '../host';
 import { Refused } from '../host';
 import { Page } from '../kit/page';
+import { Alert } from './alert';
 import { Bar, TITLES } from './bar';
 import { CellScreen } from './cell';
 import { CircuitScreen } from './circuit';
@@ -13,6 +14,7 @@ import type { Place } from './place';
 import { placeOf, urlOf } from './place';
 import { PromptScreen } from './prompt';
 import { RunsScreen } from './runs';
+import { Takeaway } from './takeaway';
 import type { AppState, PromptRead } from './wire';
 
 export type Go = (change: Partial<Place>, how?: 'push' | 'replace') => void;
@@ -82,20 +84,16 @@ export const AppPage = ({ server }: { server: Server }) => {
   useKeys({ go, place, state, server, list: () => setListed((shown) => !shown) });
   const shared = useMemo(() => ({ server, state, go, read }), [server, state, go, read]);
   return (
-    <Page kind="app" themeKey="t">
+    <Page kind="app" themeKey="t" glossary={state?.glossary}>
       <Bar place={place} state={state} go={go} />
       <main id="screen" tabIndex={-1}>
+        {place.screen === 'cell' ? null : <Takeaway server={server} place={place} state={state} />}
         {there ? null : (
           <p class="note" role="alert">
             The app does not answer. What you typed is kept here; the page goes on when it is back.
           </p>
         )}
-        {trouble ? (
-          <p class="note" role="alert">
-            {trouble.error}
-            {trouble.hint ? ` (${trouble.hint})` : ''}
-          </p>
-        ) : null}
+        <Alert trouble={trouble} />
         {place.screen === 'prompt' ? <PromptScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} onState={setThere} /> : null}
@@ -103,7 +101,7 @@ export const AppPage = ({ server }: { server: Server }) => {
         {place.screen === 'compare' ? <CompareScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'runs' ? <RunsScreen {...shared} place={place} /> : null}
       </main>
-      {listed ? <KeyList onClose={() => setListed(false)} /> : null}
+      {listed && state ? <KeyList keys={state.keys} onClose={() => setListed(false)} /> : null}
     </Page>
   );
 };

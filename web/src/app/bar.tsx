@@ -1,39 +1,12 @@
 // The bar above every screen: where one is, and what with.
-import { useState } from 'preact/hooks';
 import { isolated, readable } from '../text';
-import type { Go, Shared } from './app';
+import type { Go } from './app';
 import type { Place, Screen } from './place';
-import { urlOf } from './place';
 import type { AppState } from './wire';
 
 export const TITLES: Record<Screen, string> = { prompt: 'Prompt', heads: 'Heads', cell: 'Cell', circuit: 'Circuit', compare: 'Compare', runs: 'Runs' };
 /** Screens that need no prompt. */
 const FREE: readonly Screen[] = ['prompt', 'runs'];
-
-/** A link to what is shown. */
-export const CopyLink = ({ server, place }: Pick<Shared, 'server' | 'place'>) => {
-  const [said, setSaid] = useState('');
-  const link = server.address.whole(urlOf(place));
-  return (
-    <>
-      <button
-        type="button"
-        class="small"
-        onClick={() =>
-          server.copy(link).then(
-            () => setSaid('link copied'),
-            () => setSaid(`the browser does not let the page copy: ${link}`),
-          )
-        }
-      >
-        copy link
-      </button>
-      <span class="soft" role="status">
-        {said}
-      </span>
-    </>
-  );
-};
 
 export const Bar = ({ place, state, go }: { place: Place; state: AppState | null; go: Go }) => (
   <header class="app-bar">

@@ -1,33 +1,35 @@
 // The bench: what is ticked leaves the running model. Before, predicted, observed, and as much of something else.
 import { useEffect, useState } from 'preact/hooks';
-import { spoken } from '../explanation/names';
+import { CONTROLS, WriterName } from '../explanation/names';
+import type { Cell } from '../host';
 import type { DotRow } from '../kit/dots';
 import { Dots, spreadText } from '../kit/dots';
+import { explained } from '../kit/explained';
 import { Numbers } from '../kit/numbers';
 import { Shown, Tok } from '../kit/tokens';
 import { number, signed } from '../numbers';
-import { isolated, plural, readable, short } from '../text';
+import { isolated, plural, readable, short, visible } from '../text';
+import { Alert } from './alert';
 import type { Shared, Trouble } from './app';
 import { troubleOf } from './app';
 import type { Edit } from './edits';
-import { format, parse, planned } from './edits';
+import { edit, format, nameOf, parse, planned } from './edits';
 import type { EditSeen, PromptRead } from './wire';
 
 const PAUSE = 250;
-const CONTROLS: Record<string, string> = { channels: 'unused channels', writers: 'other writers', directions: 'random directions', heads: 'other heads' };
+const KINDS: Record<string, string> = { ...CONTROLS, subspaces: 'random subspaces', heads: 'other heads', edges: 'other channels' };
 
-type BenchProps = Pick<Shared, 'server' | 'place' | 'go'> & { prompt: PromptRead; cell: { head: string; query: number; key: number } };
+type BenchProps = Pick<Shared, 'server' | 'place' | 'go'> & { prompt: PromptRead; cell: Cell; /** Named features of the head. */ known?: readonly string[] };
 
-export const Bench = ({ server, place, go, prompt, cell }: BenchProps) => {
+export const Bench = ({ server, place, go, prompt, cell, known = [] }: BenchProps) => {
   const edits = parse(place.edits);
   const { seen, trouble, running } = useEffectOf({ server, place, go, prompt, cell });
-  const [other, setOther] = useState('');
   const [open, setOpen] = useState(false);
   // The first change opens it; whoever closes it then wants it closed.
   useEffect(() => setOpen(edits.length > 0), [edits.length > 0]);
   const change = (next: readonly Edit[]) => go({ edits: format(next) });
-  const add = (one: Edit) => change([...edits, one]);
-  const has = (kind: Edit['kind']) => edits.some((one) => one.kind === kind);
+  const add = (one: Edit) => change([...edits.filter((of) => nameOf(of) !== nameOf(one)), one]);
+  const { head, query } = cell;
   return (
     <details class="bench" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
@@ -35,90 +37,150 @@ export const Bench = ({ server, place, go, prompt, cell }: BenchProps) => {
         {seen && edits.length ? `, ${seen.measured_by === 'lead' ? 'lead' : 'log-probability'} of the answer ${signed(seen.change)}` : ''}
         {running ? ' …' : ''}
       </summary>
-      <p class="soft">Tick writers in the table, or change the head itself; the running model is changed at once, and as much of something else is changed beside it.</p>
+      <p class="soft">Tick writers, channels, signals or features above, or change the head itself; the running model is changed at once, and as much of something else is changed beside it.</p>
       <div class="row-of-controls">
-        <button type="button" class="small" disabled={has('silence')} onClick={() => add({ kind: 'silence', head: cell.head, position: cell.query })}>
-          silence {cell.head} here
+        <button type="button" class="small" onClick={() => add(edit({ kind: 'si', writer: head, reads: query }))}>
+          silence {head} here
         </button>
-        <button type="button" class="small" onClick={() => add({ kind: 'silence', head: cell.head, position: null })}>
+        <button type="button" class="small" onClick={() => add(edit({ kind: 'si', writer: head }))}>
           silence it everywhere
         </button>
-        <button type="button" class="small" disabled={has('cut')} onClick={() => add({ kind: 'cut' })}>
+        <button type="button" class="small" onClick={() => add(edit({ kind: 'cut' }))}>
           cut this cell
         </button>
-        <form
-          class="patch"
-          onSubmit={(event) => {
-            event.preventDefault();
-            if (other.trim()) add({ kind: 'patch', head: cell.head, position: cell.query, text: other });
-          }}
-        >
-          <label>
-            patch {cell.head} from <input value={other} placeholder="another prompt of as many tokens" onInput={(event) => setOther(event.currentTarget.value)} />
-          </label>
-          <button type="submit" class="small" disabled={!other.trim()}>
-            patch
-          </button>
-        </form>
+        <Swap prompt={prompt} cell={cell} known={known} add={add} />
+        <Patch head={head} onPatch={(name) => add(edit({ kind: 'pa', writer: head, reads: query, name }))} />
       </div>
       {edits.length ? (
-        <ul class="edit-list" aria-label="What is changed">
-          {edits.map((one, i) => (
-            <li>
-              <span>
-                <Words edit={one} />
-              </span>
-              <button type="button" class="small" aria-label={`Put back change ${i + 1}`} onClick={() => change(edits.filter((_, j) => j !== i))}>
-                put back
-              </button>
-            </li>
-          ))}
-        </ul>
+        <>
+          <ul class="edit-list" aria-label="What is changed">
+            {edits.map((one, i) => (
+              <li key={nameOf(one)}>
+                <span>
+                  <Words edit={one} />
+                </span>
+                {WHOLE.includes(one.kind) ? null : <Dose of={`change ${i + 1}`} least={one.kind === 'sw' ? 0 : -1} value={one.dose} onDose={(dose) => change(edits.map((of) => (of === one ? { ...of, dose } : of)))} />}
+                <button type="button" class="small" aria-label={`Put back change ${i + 1}`} onClick={() => change(edits.filter((of) => of !== one))}>
+                  put back
+                </button>
+              </li>
+            ))}
+          </ul>
+          <div class="row-of-controls">
+            <button type="button" class="small put-back" onClick={() => change([])}>
+              put everything back
+            </button>
+            {edits.length > 1 && edits.some((one) => !WHOLE.includes(one.kind)) ? <Dose of="all of it together" least={0} value={place.dose} onDose={(dose) => go({ dose })} /> : null}
+            <span class="soft" role="status">
+              {running ? 'running the changed model …' : ''}
+            </span>
+          </div>
+        </>
       ) : null}
-      {edits.length ? (
-        <div class="row-of-controls">
-          <button type="button" class="small put-back" onClick={() => change([])}>
-            put everything back
-          </button>
-          <span class="soft" role="status">
-            {running ? 'running the changed model …' : ''}
-          </span>
-        </div>
-      ) : null}
-      {trouble ? (
-        <p class="note" role="alert">
-          {trouble.error}
-        </p>
-      ) : null}
+      <Alert trouble={trouble} />
       {seen && edits.length ? <Effect seen={seen} /> : null}
     </details>
   );
 };
 
+/** What has no dose: it is done or not. */
+const WHOLE: readonly Edit['kind'][] = ['si', 'pa', 'cut'];
+
+const Dose = ({ of, least, value, onDose }: { of: string; least: number; value: number; onDose: (dose: number) => void }) => (
+  <label class="dose" title={`1: all of it leaves${least < 0 ? '; −1: as much again is added' : ''}`}>
+    dose <input type="range" min={least} max={1} step={0.25} value={value} aria-label={`Dose of ${of}`} onChange={(event) => onDose(Number(event.currentTarget.value))} /> <span class="n">{number(value, 2)}</span>
+  </label>
+);
+
+/** The key of this cell exchanged with that of another token. */
+const Swap = ({ prompt, cell, known, add }: Required<Pick<BenchProps, 'prompt' | 'cell' | 'known'>> & { add: (one: Edit) => void }) => {
+  const [other, setOther] = useState('');
+  const [name, setName] = useState('');
+  return (
+    <span class="swap">
+      <label>
+        swap its key with{' '}
+        <select value={other} onChange={(event) => setOther(event.currentTarget.value)}>
+          <option value="">another token</option>
+          {prompt.tokens.slice(0, cell.query + 1).map((token, i) => (i === cell.key ? null : <option value={i}>{`${isolated(short(visible(token), 16))} ${i}`}</option>))}
+        </select>
+      </label>
+      {known.length ? (
+        <label>
+          in{' '}
+          <select value={name} onChange={(event) => setName(event.currentTarget.value)}>
+            <option value="">the whole key</option>
+            {known.map((one) => (
+              <option value={one}>{isolated(readable(one))}</option>
+            ))}
+          </select>
+        </label>
+      ) : null}
+      <button type="button" class="small" disabled={!other} onClick={() => add(edit({ kind: 'sw', side: 'key', reads: Number(other), name }))}>
+        swap
+      </button>
+    </span>
+  );
+};
+
+const Patch = ({ head, onPatch }: { head: string; onPatch: (text: string) => void }) => {
+  const [other, setOther] = useState('');
+  return (
+    <form
+      class="patch"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (other.trim()) onPatch(other);
+      }}
+    >
+      <label>
+        patch {head} from <input value={other} placeholder="another prompt of as many tokens" onInput={(event) => setOther(event.currentTarget.value)} />
+      </label>
+      <button type="submit" class="small" disabled={!other.trim()}>
+        patch
+      </button>
+    </form>
+  );
+};
+
+const channelsOf = (channels: readonly number[]): string => (channels.length > 4 ? `${channels.length} channels` : `channel${channels.length > 1 ? 's' : ''} ${channels.join(', ')}`);
+
 const Words = ({ edit }: { edit: Edit }) => {
-  if (edit.kind === 'cut') return <>this attention is set to zero, and shared out among the other tokens</>;
-  if (edit.kind === 'silence')
+  const { kind, writer, reads, channels, name, target, global } = edit;
+  const token = reads === null ? null : <Tok at={reads} most={16} />;
+  const side = <span class={edit.side}>on the {edit.side} side</span>;
+  const named = <q>{isolated(short(readable(name), 60))}</q>;
+  if (kind === 'cut') return <>this attention is set to zero, and shared out among the other tokens</>;
+  if (kind === 'si')
     return (
       <>
-        {edit.head} writes nothing {edit.position === null ? 'anywhere' : <>at <Tok at={edit.position} most={16} /></>}
+        {writer} writes nothing {token ? <>at {token}</> : 'anywhere'}
       </>
     );
-  if (edit.kind === 'patch')
+  if (kind === 'pa')
     return (
       <>
-        {edit.head} at <Tok at={edit.position} most={16} /> writes what it writes there in <q>{isolated(short(readable(edit.text), 60))}</q>
+        {writer} at {token} writes what it writes there in {named}
+      </>
+    );
+  if (kind === 'sw')
+    return (
+      <>
+        this key is swapped with that of {token}
+        {name ? <> in the feature {named}</> : null}
+      </>
+    );
+  if (kind === 'ft')
+    return (
+      <>
+        without the feature {named} {side}
       </>
     );
   return (
     <>
-      without {spoken(edit.writer)}
-      {edit.reads === null ? null : (
-        <>
-          {' '}
-          reading <Tok at={edit.reads} most={16} />
-        </>
-      )}{' '}
-      <span class={edit.side}>on the {edit.side} side</span>
+      without {writer ? <WriterName writer={writer} reads={reads} /> : 'all that was written'}
+      {channels.length ? ` in ${channelsOf(channels)}` : ''} {side}
+      {target ? ` of ${target.head} from ${target.query} to ${target.key}${global ? ', for all above it' : ''}` : ''}
     </>
   );
 };
@@ -128,7 +190,7 @@ export const useEffectOf = ({ server, place, prompt, cell }: BenchProps): { seen
   const [seen, setSeen] = useState<EditSeen | null>(null);
   const [trouble, setTrouble] = useState<Trouble | null>(null);
   const [running, setRunning] = useState(false);
-  const key = JSON.stringify([prompt.id, cell, place.answer, place.wrong, place.draws, place.seed, place.edits]);
+  const key = JSON.stringify([prompt.id, cell, place.answer, place.wrong, place.draws, place.seed, place.edits, place.dose, place.features]);
   useEffect(() => {
     const edits = parse(place.edits);
     setTrouble(null);
@@ -136,9 +198,9 @@ export const useEffectOf = ({ server, place, prompt, cell }: BenchProps): { seen
     let wanted = true;
     const run = async () => {
       const ids = new Map<string, string>();
-      for (const one of edits) if (one.kind === 'patch' && !ids.has(one.text)) ids.set(one.text, (await server.post<PromptRead>('/api/prompts', { tab: server.tab, text: one.text, chat: place.chat })).id);
-      const { answer, wrong, draws, seed } = place;
-      return server.post<EditSeen>('/api/edit', { tab: server.tab, prompt: prompt.id, ...cell, answer, wrong, draws, seed, edits: planned(edits, ids) });
+      for (const one of edits) if (one.kind === 'pa' && !ids.has(one.name)) ids.set(one.name, (await server.post<PromptRead>('/api/prompts', { tab: server.tab, text: one.name, chat: place.chat })).id);
+      const { answer, wrong, draws, seed, dose, features } = place;
+      return server.post<EditSeen>('/api/edit', { tab: server.tab, prompt: prompt.id, ...cell, answer, wrong, draws, seed, dose, features, edits: planned(edits, ids) });
     };
     const wait = setTimeout(() => {
       setRunning(true);
@@ -170,7 +232,7 @@ const said = (seen: EditSeen): string => {
 
 const Effect = ({ seen }: { seen: EditSeen }) => {
   const { before, after, predicted, controls, change } = seen;
-  const name = (one: string) => CONTROLS[one] ?? one;
+  const name = (one: string) => KINDS[one] ?? one;
   const attention: DotRow[] = [
     { name: 'as it is', dot: before.attention, text: number(before.attention) },
     { name: 'changed', dot: after.attention, ring: predicted ?? undefined, from: before.attention, text: number(after.attention) },
@@ -194,8 +256,8 @@ const Effect = ({ seen }: { seen: EditSeen }) => {
         ● seen in the changed model, <span class="ringmark">○</span> {predicted === null ? 'not predicted here: the change reaches this cell through the whole model' : 'predicted by the table alone'}. Grey: as much of something else.
       </figcaption>
       <div class="two">
-        <Dots title="Attention of this cell" rows={attention} low={0} high={1} />
-        <Dots title={`Change of the ${by} of the answer`} rows={answer} low={low - (low < 0 ? pad : 0)} high={high + pad} />
+        <Dots title="Attention of this cell" rows={attention} low={0} high={1} of="attention" />
+        <Dots title={`Change of the ${by} of the answer`} rows={answer} low={low - (low < 0 ? pad : 0)} high={high + pad} of="change" />
       </div>
       <table class="beforeafter top-answers">
         <thead>
@@ -207,6 +269,9 @@ const Effect = ({ seen }: { seen: EditSeen }) => {
             <th scope="col" class="n">
               changed
             </th>
+            <th scope="col" class="n">
+              difference
+            </th>
           </tr>
         </thead>
         <tbody>
@@ -215,8 +280,15 @@ const Effect = ({ seen }: { seen: EditSeen }) => {
               <th scope="row">
                 <Shown text={one.token} most={20} />
               </th>
-              <td class="n">{number(one.before)}</td>
-              <td class="n">{number(one.after)}</td>
+              <td class="n" {...explained('probability', { v: one.before }, false)}>
+                {number(one.before)}
+              </td>
+              <td class="n" {...explained('probability', { v: one.after }, false)}>
+                {number(one.after)}
+              </td>
+              <td class="n" {...explained('difference', { after: one.after, before: one.before, v: one.after - one.before })}>
+                {signed(one.after - one.before, 3)}
+              </td>
             </tr>
           ))}
         </tbody>
@@ -225,7 +297,7 @@ const Effect = ({ seen }: { seen: EditSeen }) => {
         {controls.map((one) => (
           <li>
             <b>{name(one.name)}</b>: {one.text}; p = {one.attention_p === null ? '' : `${number(one.attention_p)} for the attention, `}
-            {number(one.p)} for the answer (in {plural(one.tried, 'changed run')})
+            <span {...explained('p', { m: one.tried, v: one.p })}>{number(one.p)}</span> for the answer (in {plural(one.tried, 'changed run')})
           </li>
         ))}
       </ul>

@@ -2,32 +2,32 @@
 import { useCallback, useEffect, useMemo, useState } from 'preact/hooks';
 import type { GrowingDocument } from '../explanation/document';
 import { ExplanationView } from '../explanation/page';
-import type { Cell, Host, Tickable } from '../host';
+import type { Cell, Host, Tick } from '../host';
 import { Tokens } from '../kit/tokens';
+import { isolated, readable } from '../text';
 import { Answers } from './answers';
+import { Alert } from './alert';
 import type { Shared } from './app';
 import { Bench } from './bench';
-import { format, parse, same } from './edits';
+import { edit, format, nameOf, parse } from './edits';
 import { useExplained } from './explaining';
 import { up } from './keys';
-import { commandOf, pythonOf, urlOf } from './place';
+import { fitting, namesIn } from './named-runs';
+import { Takeaway } from './takeaway';
 
 export const CellScreen = ({ server, state, place, prompt, go, read, onState }: Shared & { onState: (there: boolean) => void }) => {
   const id = prompt?.id ?? null;
-  const { head, query, key, answer, wrong, draws, seed } = place;
-  const { shown, stage, trouble, stop } = useExplained({ server, read, id, ask: { head, query, key, answer, wrong, draws, seed }, onFound: (found) => go(found, 'replace'), onState });
+  const { head, query, key, answer, wrong, draws, seed, features } = place;
+  const names = namesIn(place, state);
+  const { shown, stage, trouble, stop } = useExplained({ server, read, id: state ? id : null, ask: { head, query, key, answer, wrong, draws, seed, features, names }, onFound: (found) => go(found, 'replace'), onState });
 
   const explain = useCallback((cell: Cell) => go({ screen: 'cell', ...cell, edits: '' }), [go]);
   // A new host with every tick: the table is drawn again.
   const host = useMemo<Host>(() => {
     const edits = parse(place.edits);
-    const toggle = (one: Tickable) => {
-      const left = edits.filter((edit) => !same(edit, one));
-      // Either side takes the whole score away: ticks are of one side.
-      const kept = left.filter((edit) => edit.kind !== 'remove' || edit.side === one.side);
-      go({ edits: format(left.length < edits.length ? left : [...kept, { kind: 'remove', ...one }]) });
-    };
-    return { explain, bench: { ticked: (one) => edits.some((edit) => same(edit, one)), toggle } };
+    const others = (one: Tick) => edits.filter((of) => nameOf(of) !== nameOf(edit(one)));
+    const ticked = (one: Tick) => others(one).length < edits.length;
+    return { explain, bench: { ticked, toggle: (one) => go({ edits: format(ticked(one) ? others(one) : [...edits, edit(one)]) }) } };
   }, [explain, go, place.edits]);
   const pattern = usePattern(server, id, shown?.known.head ?? null);
   const data = useMemo(() => (shown && pattern && pattern.head === shown.known.head ? { ...shown.known, pattern: pattern.cells } : (shown?.known ?? null)), [shown, pattern]);
@@ -47,18 +47,16 @@ export const CellScreen = ({ server, state, place, prompt, go, read, onState }: 
         <button type="button" class="small walk-up" disabled={place.key === null} onClick={() => up(place, go)}>
           who fed this?
         </button>
-        <Takeaway server={server} place={place} model={state?.model ?? ''} job={shown?.whole ? shown.job : null} />
+        <Takeaway server={server} place={place} state={state} job={shown?.whole ? shown.job : null} />
       </div>
-      {trouble ? (
-        <p class="note" role="alert">
-          {trouble.error}
-        </p>
-      ) : null}
+      <Beside state={state} place={place} go={go} />
+      {features.length && shown?.whole && !data?.features ? <p class="note">The features that were chosen are of other heads: none is of {data?.head}.</p> : null}
+      <Alert trouble={trouble} />
       {data ? null : <h1>{place.head ?? 'One cell'}</h1>}
       {data?.head !== undefined && shown ? <ExplanationView key={`${data.head} ${data.query} ${data.key}`} data={data as GrowingDocument} host={host} /> : null}
       {data?.head !== undefined && shown && prompt && data.cause ? (
         <Tokens.Provider value={prompt.tokens}>
-          <Bench server={server} place={place} go={go} prompt={prompt} cell={{ head: data.head, query: data.query ?? 0, key: data.key ?? 0 }} />
+          <Bench server={server} place={place} go={go} prompt={prompt} cell={{ head: data.head, query: data.query ?? 0, key: data.key ?? 0 }} known={data.features?.parts.map((one) => one.name) ?? []} />
         </Tokens.Provider>
       ) : null}
     </section>
@@ -82,35 +80,29 @@ const usePattern = (server: Shared['server'], id: string | null, head: string | 
   return got;
 };
 
-/** Everything that is shown can be taken along. */
-const Takeaway = ({ server, place, model, job }: Pick<Shared, 'server' | 'place'> & { model: string; job: string | null }) => {
-  const [said, setSaid] = useState('');
-  const copy = (what: string, text: string) =>
-    server.copy(text).then(
-      () => setSaid(`${what} copied`),
-      () => setSaid(`the browser does not let the page copy: ${text}`),
-    );
-  const name = `${place.head ?? 'explanation'}-${place.query ?? ''}-${place.key ?? ''}`;
+/** Run folders whose features and names an explanation uses, where there are some. */
+const Beside = ({ state, place, go }: Pick<Shared, 'state' | 'place' | 'go'>) => {
+  const [banks, named] = [fitting(state, ['features', 'unlabelled']), fitting(state, ['names'])];
+  if (!banks.length && !named.length) return null;
+  const { features } = place;
   return (
-    <span class="takeaway" role="group" aria-label="Take this along">
-      <button type="button" class="small" onClick={() => copy('link', server.address.whole(urlOf(place)))}>
-        copy link
-      </button>
-      <button type="button" class="small" onClick={() => copy('command', commandOf(place, model))}>
-        copy command
-      </button>
-      <button type="button" class="small" onClick={() => copy('Python', pythonOf(place, model))}>
-        copy Python
-      </button>
-      <button type="button" class="small" disabled={job === null} onClick={() => job && server.save(`/api/export/${job}.html`, `${name}.html`)}>
-        save page
-      </button>
-      <button type="button" class="small" disabled={job === null} onClick={() => job && server.save(`/api/export/${job}.json`, `${name}.json`)}>
-        save JSON
-      </button>
-      <span class="soft" role="status">
-        {said}
-      </span>
-    </span>
+    <div class="row-of-controls beside-runs">
+      {banks.map(({ index, name }) => (
+        <label>
+          <input type="checkbox" checked={features.includes(index)} onChange={() => go({ features: features.includes(index) ? features.filter((one) => one !== index) : [...features, index] })} /> features of {isolated(readable(name))}
+        </label>
+      ))}
+      {named.length ? (
+        <label>
+          names of{' '}
+          <select value={namesIn(place, state) ?? -1} onChange={(event) => go({ named: Number(event.currentTarget.value) })}>
+            {named.map(({ index, name }) => (
+              <option value={index}>{isolated(readable(name))}</option>
+            ))}
+            <option value={-1}>none</option>
+          </select>
+        </label>
+      ) : null}
+    </div>
   );
 };

@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { CircuitDocument } from '../circuit/document';
 import { Edges } from '../circuit/edges';
-import type { GraphNode, Line } from '../circuit/graph';
+import type { GraphEdge, GraphNode, Line } from '../circuit/graph';
 import { graphOf } from '../circuit/graph';
 import { CircuitView } from '../circuit/page';
 import { LineKey, Picture, useName } from '../circuit/picture';
@@ -14,9 +14,10 @@ import { Tokens } from '../kit/tokens';
 import { share } from '../numbers';
 import { isolated, plural, readable } from '../text';
 import { Answers } from './answers';
+import { Alert } from './alert';
 import type { Shared, Trouble } from './app';
 import { troubleOf } from './app';
-import { CopyLink } from './bar';
+import { edit, format } from './edits';
 import { useExplained } from './explaining';
 import { formatNames, GROUP, namesOf, pathTo, rename, withNames } from './named';
 import { Progress, useRuns } from './studies';
@@ -73,6 +74,11 @@ const Walk = ({ server, place, prompt, go, read }: Shared) => {
     go({ node: one.id, ...(cellOf(one.id) ?? {}), ...(more ? { opened: [...opened, one.id].join(',') } : {}) }, more ? 'push' : 'replace');
   };
   const close = (id: string) => go({ opened: opened.filter((one) => one !== id).join(',') });
+  // On the bench of the cell where the walk begins, or of the one that the edge leads to.
+  const take = ({ source, target, line, channels }: GraphEdge) => {
+    const [into, [writer = '', read]] = [cellOf(target), source.replace(/@\d+/, '').split('<-')];
+    if (into) go({ screen: 'cell', ...(begin ?? into), edits: format([edit({ kind: 'ed', target: into, side: line === 'key' ? 'key' : 'query', writer, reads: read === undefined ? null : Number(read), channels })]) });
+  };
   const begin = place.root ? cellOf(place.root) : null;
   return (
     <>
@@ -105,16 +111,11 @@ const Walk = ({ server, place, prompt, go, read }: Shared) => {
             <input type="checkbox" checked={together} onChange={(event) => setTogether(event.currentTarget.checked)} /> one box for each name
           </label>
         ) : null}
-        <CopyLink server={server} place={place} />
         <span class="stage" role="status">
           {running ? 'searching …' : data ? `${plural(graph.nodes.size, 'box').replace('boxs', 'boxes')}, ${plural(graph.edges.length, 'line')}` : ''}
         </span>
       </div>
-      {trouble ? (
-        <p class="note" role="alert">
-          {trouble.error}
-        </p>
-      ) : null}
+      <Alert trouble={trouble} />
       {data?.notes.map((line) => (
         <p class="note">{readable(line)}</p>
       ))}
@@ -154,7 +155,7 @@ const Walk = ({ server, place, prompt, go, read }: Shared) => {
           <Why server={server} place={place} prompt={prompt} read={read} id={node.id} />
         </aside>
       ) : null}
-      {graph.edges.length ? <Edges graph={graph} pinned={node?.id ?? null} matches={null} onPick={(id) => choose(id)} /> : null}
+      {graph.edges.length ? <Edges graph={graph} pinned={node?.id ?? null} matches={null} onPick={(id) => choose(id)} onTry={take} /> : null}
     </>
   );
 };
@@ -180,7 +181,7 @@ const TraceAll = ({ server, place, go }: Pick<Shared, 'server' | 'place' | 'go'>
 };
 
 /** A circuit that was traced whole. */
-const Whole = ({ server, place, go, run }: Shared & { run: number }) => {
+const Whole = ({ server, go, run }: Shared & { run: number }) => {
   const [data, setData] = useState<CircuitDocument | null>(null);
   const [trouble, setTrouble] = useState<Trouble | null>(null);
   useEffect(() => {
@@ -193,13 +194,8 @@ const Whole = ({ server, place, go, run }: Shared & { run: number }) => {
         <button type="button" class="small" onClick={() => go({ run: null })}>
           back to the walk
         </button>
-        <CopyLink server={server} place={place} />
       </div>
-      {trouble ? (
-        <p class="note" role="alert">
-          {trouble.error}
-        </p>
-      ) : null}
+      <Alert trouble={trouble} />
       {data ? (
         <Tokens.Provider value={data.tokens}>
           <CircuitView data={data} host={host} />

@@ -1,12 +1,13 @@
 // Two prompts side by side, or one before and after what the bench changes: the answer, every head, one head's row.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
+import { explained } from '../kit/explained';
 import { Shown } from '../kit/tokens';
 import { number, signed } from '../numbers';
 import { isolated, readable } from '../text';
+import { Alert } from './alert';
 import type { Shared, Trouble } from './app';
 import { troubleOf } from './app';
-import { CopyLink } from './bar';
 import { useEffectOf } from './bench';
 import type { HeadsSeen, PromptRead } from './wire';
 
@@ -43,7 +44,7 @@ interface Side {
 }
 
 export const CompareScreen = (props: Shared) => {
-  const { server, place, go, prompt } = props;
+  const { place, go, prompt } = props;
   const [other, setOther] = useState(place.other);
   const { sides, trouble, running } = useSides(props);
   if (!place.text.trim()) return <p>Type a prompt first.</p>;
@@ -64,16 +65,11 @@ export const CompareScreen = (props: Shared) => {
         <button type="submit" class="small">
           compare
         </button>
-        <CopyLink server={server} place={place} />
         <span class="stage" role="status">
           {running ? 'the model is reading …' : ''}
         </span>
       </form>
-      {trouble ? (
-        <p class="note" role="alert">
-          {trouble.error}
-        </p>
-      ) : null}
+      <Alert trouble={trouble} />
       {sides ? <Both sides={sides} {...props} /> : null}
       {prompt && place.edits && place.head !== null && place.query !== null && place.key !== null ? <Edited {...props} prompt={prompt} cell={{ head: place.head, query: place.query, key: place.key }} /> : place.other ? null : <p class="soft">Give another prompt; or change something on the bench, and see here what it changes.</p>}
     </section>
@@ -119,7 +115,7 @@ const lastRow = (cells: Uint8Array, bytes: number, tokens: number): number[] => 
 };
 
 type Line = readonly [unknown, number | null, number | null];
-const Diff = ({ title, name, lines, onPick }: { title: string; name: string; lines: readonly Line[]; onPick?: (line: Line) => void }) => (
+const Diff = ({ title, name, of, lines, onPick }: { title: string; name: string; /** What its numbers are called in the glossary. */ of: string; lines: readonly Line[]; onPick?: (line: Line) => void }) => (
   <figure>
     <figcaption>
       <b>{title}</b>
@@ -128,8 +124,8 @@ const Diff = ({ title, name, lines, onPick }: { title: string; name: string; lin
       <thead>
         <tr>
           <th scope="col">{name}</th>
-          {['this', 'the other', 'difference'].map((one) => (
-            <th scope="col" class="n">
+          {['this', 'the other', 'difference'].map((one, i) => (
+            <th scope="col" class="n" {...explained(i < 2 ? of : one)}>
               {one}
             </th>
           ))}
@@ -147,8 +143,11 @@ const Diff = ({ title, name, lines, onPick }: { title: string; name: string; lin
                 (line[0] as ComponentChildren)
               )}
             </th>
-            <td class="n">{number(line[1])}</td>
-            <td class="n">{number(line[2])}</td>
+            {[line[1], line[2]].map((v) => (
+              <td class="n" {...explained(of || String(line[0]), { v }, of === '')}>
+                {number(v)}
+              </td>
+            ))}
             <td class="n">{line[1] === null || line[2] === null ? '–' : signed(line[2] - line[1], 3)}</td>
           </tr>
         ))}
@@ -168,11 +167,12 @@ const Both = ({ sides: [a, b], place, go }: { sides: [Side, Side] } & Pick<Share
   return (
     <div class="two">
       <div>
-        <Diff title="Next token" name="token" lines={tokens.map((one) => [<Shown text={one} most={20} />, chance(a, one), chance(b, one)])} />
+        <Diff title="Next token" name="token" of="probability" lines={tokens.map((one) => [<Shown text={one} most={20} />, chance(a, one), chance(b, one)])} />
         {place.head !== null && a.row && b.row ? (
           <Diff
             title={`What ${place.head} reads from the last token`}
             name="token"
+            of="attention"
             lines={pairs.map(([i, j]) => [
               <>
                 {token(i, a)}
@@ -184,7 +184,7 @@ const Both = ({ sides: [a, b], place, go }: { sides: [Side, Side] } & Pick<Share
           />
         ) : null}
       </div>
-      <Diff title="What each head brings of its own prompt's answer (log-probability), the largest difference first" name="head" lines={heads.slice(0, LISTED).map((i) => [name(i), x[i] ?? null, y[i] ?? null])} onPick={(line) => go({ head: String(line[0]), query: null, key: null, edits: '' }, 'replace')} />
+      <Diff title="What each head brings of its own prompt's answer (log-probability), the largest difference first" name="head" of="brings" lines={heads.slice(0, LISTED).map((i) => [name(i), x[i] ?? null, y[i] ?? null])} onPick={(line) => go({ head: String(line[0]), query: null, key: null, edits: '' }, 'replace')} />
     </div>
   );
 };
@@ -202,10 +202,11 @@ const Edited = ({ server, place, go, prompt, cell }: Parameters<typeof useEffect
   const { before, after } = seen;
   return (
     <div class="two edited">
-      <Diff title="Next token, as it is and changed" name="token" lines={seen.top.map((one) => [<Shown text={one.token} most={20} />, one.before, one.after])} />
+      <Diff title="Next token, as it is and changed" name="token" of="probability" lines={seen.top.map((one) => [<Shown text={one.token} most={20} />, one.before, one.after])} />
       <Diff
         title={`${cell.head} from ${cell.query} to ${cell.key}, and the answer`}
         name="number"
+        of=""
         lines={[
           ['attention', before.attention, after.attention],
           ['probability', before.probability, after.probability],

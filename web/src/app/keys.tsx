@@ -5,22 +5,6 @@ import type { Go } from './app';
 import type { Place } from './place';
 import type { AppState } from './wire';
 
-const KEYS: [string, string][] = [
-  ['/', 'the prompt'],
-  ['g', 'all heads'],
-  ['c', 'the cell'],
-  ['u', 'up: the circuit that feeds the cell'],
-  ['arrows', 'move in pictures and tables'],
-  ['Enter', 'explain what is marked'],
-  ['[ and ]', 'the head before, the next one'],
-  ['{ and }', 'the same head one layer down, one layer up'],
-  ['b', 'back'],
-  ['e', 'tick the writer in focus: take it away on the bench'],
-  ['x', 'put everything on the bench back'],
-  ['t', 'light or dark'],
-  ['?', 'this list'],
-];
-
 const isTyped = (target: EventTarget | null): boolean => target instanceof HTMLElement && target.matches('input:not([type=checkbox]), textarea, select');
 
 /** From the cell that is shown to the circuit that feeds it. */
@@ -75,14 +59,14 @@ export const useKeys = ({ go, place, state, list }: Keyed) => {
   }, [go, place, state, list]);
 };
 
-export const KeyList = ({ onClose }: { onClose: () => void }) => {
+export const KeyList = ({ keys, onClose }: { keys: AppState['keys']; onClose: () => void }) => {
   const box = useRef<HTMLDialogElement>(null);
   useEffect(() => box.current?.showModal(), []);
   return (
     <dialog class="key-list" ref={box} onClose={onClose} aria-label="Keys">
       <h2>Keys</h2>
       <dl>
-        {KEYS.map(([key, says]) => (
+        {keys.map(([key, says]) => (
           <div>
             <dt>
               <kbd>{key}</kbd>

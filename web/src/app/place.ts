@@ -17,8 +17,12 @@ export interface Place {
   role: string;
   /** The token whose row every head shows. */
   row: number | null;
-  /** What the bench takes away, in words that the address can hold. */
+  /** What the bench takes away, in words that the address can hold, and how much of it. */
   edits: string;
+  dose: number;
+  /** Run folders whose features and names are used, by number; of names null is whichever fits, −1 none. */
+  features: readonly number[];
+  named: number | null;
   /** The prompt that this one is compared with. */
   other: string;
   /** A walk through the circuit: where it begins (nothing: the answer), what was opened, what is looked at, and the
@@ -40,7 +44,7 @@ export interface Place {
 export const DRAWS = 999;
 const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', compare: '/compare', runs: '/runs' };
 
-export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', other: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
+export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
 
 const whole = (text: string | null): number | null => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
@@ -63,6 +67,9 @@ export const placeOf = (url: string): Place => {
     role: given.get('role') ?? '',
     row: whole(given.get('r')),
     edits: given.get('e') ?? '',
+    dose: Math.min(1, Math.max(0, Number(given.get('dose') ?? 1) || 0)),
+    features: (given.get('f') ?? '').split(',').flatMap((one) => whole(one) ?? []),
+    named: given.get('nm') === 'none' ? -1 : whole(given.get('nm')),
     other: given.get('p2') ?? '',
     root: given.get('root') ?? '',
     opened: given.get('o') ?? '',
@@ -102,6 +109,9 @@ export const urlOf = (place: Place): string => {
   put('role', place.role);
   put('r', place.row);
   put('e', place.edits);
+  put('dose', place.dose, 1);
+  put('f', place.features.join(','));
+  put('nm', place.named === -1 ? 'none' : place.named);
   put('p2', place.other);
   put('root', place.root);
   put('o', place.opened);
@@ -115,37 +125,4 @@ export const urlOf = (place: Place): string => {
   put('from', place.start, 0);
   const query = made.toString();
   return PATHS[place.screen] + (query ? `?${query}` : '');
-};
-
-/** The same question for a terminal and for Python. */
-const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
-export const commandOf = (place: Place, model: string): string =>
-  [
-    'headwise explain',
-    quoted(place.text),
-    ...(place.head === null ? [] : ['--head', place.head]),
-    ...(place.query === null ? [] : ['--query', String(place.query)]),
-    ...(place.key === null ? [] : ['--key', String(place.key)]),
-    ...(place.answer === null ? [] : ['--answer', quoted(place.answer)]),
-    ...(place.wrong === null ? [] : ['--wrong', quoted(place.wrong)]),
-    ...(place.draws === DRAWS ? [] : ['--draws', String(place.draws)]),
-    ...(place.seed === 0 ? [] : ['--seed', String(place.seed)]),
-    ...(place.chat ? ['--chat'] : []),
-    '--model',
-    quoted(model),
-  ].join(' ');
-
-export const pythonOf = (place: Place, model: string): string => {
-  const say = (value: string | number) => JSON.stringify(value);
-  const named: [string, string | number | null][] = [
-    ['head', place.head],
-    ['query', place.query],
-    ['key', place.key],
-    ['answer', place.answer],
-    ['wrong', place.wrong],
-    ['draws', place.draws === DRAWS ? null : place.draws],
-    ['seed', place.seed || null],
-  ];
-  const settings = named.flatMap(([name, value]) => (value === null ? [] : [`${name}=${say(value)}`]));
-  return ['import headwise', '', `model = headwise.load(${say(model)})`, `why = headwise.explain(${['model', say(place.text), ...settings].join(', ')})`, 'print(why.sentence)', ''].join('\n');
 };

@@ -6,14 +6,6 @@ import type { Shared } from './app';
 import type { TokenList } from './wire';
 
 const PAUSE = 150;
-const EXAMPLES: [string, string][] = [
-  ['a name comes back', 'Mr. Dursley was thin. Mrs. Potter was kind. Mr. Durs'],
-  ['who gets the drink', 'When John and Mary went to the store, John gave a drink to'],
-  ['which box', 'The hat is in Box A. The pen is in Box B. The hat is in Box'],
-  ['a fact', 'The capital city of Portugal is'],
-  ['singular or plural', 'The keys that the man near the table has lost'],
-];
-
 export const PromptScreen = ({ server, state, go, place, prompt }: Shared) => {
   const [draft, setDraft] = useState(place.text);
   const [tokens, setTokens] = useState<readonly string[]>([]);
@@ -91,7 +83,7 @@ export const PromptScreen = ({ server, state, go, place, prompt }: Shared) => {
       ) : null}
       <h2>Examples</h2>
       <ul class="examples">
-        {EXAMPLES.map(([about, text]) => (
+        {state?.examples.map(([about = '', text = '']) => (
           <li>
             <button type="button" class="small" onClick={() => run(text)}>
               {text}

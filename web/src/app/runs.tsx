@@ -3,6 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { number } from '../numbers';
 import { isolated, readable, visible } from '../text';
+import { Alert } from './alert';
 import type { Shared, Trouble } from './app';
 import { troubleOf } from './app';
 import { placeFrom } from './place';
@@ -15,11 +16,7 @@ export const RunsScreen = ({ server, place, go }: Pick<Shared, 'server' | 'place
   return (
     <section class="runs-screen">
       <h1>Runs</h1>
-      {runs.trouble ? (
-        <p class="note" role="alert">
-          {runs.trouble.error}
-        </p>
-      ) : null}
+      <Alert trouble={runs.trouble} />
       <Begin runs={runs} head={place.head} />
       {runs.list?.runs.length ? (
         <div class="scroll" tabIndex={0} role="group" aria-label="Run folders">
@@ -123,11 +120,7 @@ const Table = ({ server, run, place, go }: { run: RunSeen } & Pick<Shared, 'serv
           next
         </button>
       </div>
-      {trouble ? (
-        <p class="note" role="alert">
-          {trouble.error}
-        </p>
-      ) : null}
+      <Alert trouble={trouble} />
       {seen ? (
         <div class="scroll" tabIndex={0} role="group" aria-label={`Table ${readable(table)}`}>
           <table>
@@ -137,7 +130,7 @@ const Table = ({ server, run, place, go }: { run: RunSeen } & Pick<Shared, 'serv
                   <span class="unseen-live">open</span>
                 </th>
                 {seen.columns.map((one) => (
-                  <th scope="col" class={one.number ? 'n' : ''} title={one.meaning} aria-sort={one.name === column ? (down ? 'descending' : 'ascending') : undefined}>
+                  <th scope="col" class={one.number ? 'n' : ''} data-say={one.meaning} aria-sort={one.name === column ? (down ? 'descending' : 'ascending') : undefined}>
                     <button type="button" onClick={() => turn(one.name)}>
                       {isolated(readable(one.name))}
                       {one.name === column ? (down ? ' ↓' : ' ↑') : ''}

@@ -13,6 +13,9 @@ export interface AppState {
   threads: number;
   self_check: readonly SelfCheck[];
   runs: readonly RunFolderEntry[];
+  glossary: PageGlossary;
+  examples: readonly (readonly string[])[];
+  keys: readonly (readonly string[])[];
 }
 
 /** A job that was begun; what becomes of it is told in the stream of events. */
@@ -32,6 +35,7 @@ export interface CellRequest {
   answer?: string | null;
   wrong?: string | null;
   features?: readonly number[];
+  names?: number | null;
   tau?: number | null;
   draws?: number;
   seed?: number;
@@ -70,7 +74,9 @@ export interface EditPlan {
   key: number;
   answer?: string | null;
   wrong?: string | null;
-  edits: readonly (RemoveWriters | SilenceHead | CutCell | PatchHead)[];
+  edits: readonly (RemoveWriters | RemoveSignals | RemoveChannels | RemoveFeature | SwapKeys | RemoveEdge | SilenceHead | CutCell | PatchHead)[];
+  features?: readonly number[];
+  dose?: number;
   draws?: number;
   seed?: number;
 }
@@ -114,10 +120,24 @@ export interface MarkedCell {
   key: number;
 }
 
+/** A writer as a table names it, in some channels of the head that reads it. */
+export interface NamedSignal {
+  writer: string;
+  reads?: number | null;
+  channels: readonly number[];
+}
+
 /** A writer as a table names it. */
 export interface NamedWriter {
   writer: string;
   reads?: number | null;
+}
+
+/** What a number is and how to read it, its formula, and where it comes from. */
+export interface NumberMeaning {
+  says: string;
+  formula: string;
+  source: string;
 }
 
 /** What the model does in one state. */
@@ -128,12 +148,44 @@ export interface OutcomeSeen {
   log_probability: number;
 }
 
+/** What the numbers of a page mean, by the names that it gives them, and how to read an explanation. */
+export interface PageGlossary {
+  numbers: Record<string, NumberMeaning>;
+  terms: readonly TermMeaning[];
+}
+
 /** Let a head write at a position what it writes there in another prompt of as many tokens. */
 export interface PatchHead {
   kind: 'patch';
   head: string;
   position: number;
   source: string;
+}
+
+/** What is on a screen, to be had as a command and as Python. */
+export interface PlaceAsked {
+  screen: 'prompt' | 'heads' | 'cell' | 'circuit' | 'compare' | 'runs';
+  text: string;
+  chat?: boolean;
+  head?: string | null;
+  query?: number | null;
+  key?: number | null;
+  answer?: string | null;
+  wrong?: string | null;
+  features?: readonly number[];
+  names?: number | null;
+  edits?: readonly (RemoveWriters | RemoveSignals | RemoveChannels | RemoveFeature | SwapKeys | RemoveEdge | SilenceHead | CutCell | PatchHead)[];
+  dose?: number;
+  other?: string;
+  run?: number | null;
+  draws?: number;
+  seed?: number;
+}
+
+/** The same without the app. */
+export interface PlaceSaid {
+  command: string;
+  python: string;
 }
 
 /** A prompt that was read. */
@@ -162,11 +214,48 @@ export interface Refusal {
   where?: string | null;
 }
 
+/** Take whole channels, whoever wrote into them, from the query or the keys of the cell. */
+export interface RemoveChannels {
+  kind: 'channels';
+  side: 'query' | 'key';
+  channels: readonly number[];
+  dose?: number;
+}
+
+/** Take an edge of a circuit away: a signal into another cell, for that head alone or for all above it. */
+export interface RemoveEdge {
+  kind: 'edge';
+  head: string;
+  query: number;
+  key: number;
+  side: 'query' | 'key';
+  signal: NamedSignal;
+  scope?: 'local' | 'global';
+  dose?: number;
+}
+
+/** Take a named feature from the query or the keys of the cell. */
+export interface RemoveFeature {
+  kind: 'feature';
+  side: 'query' | 'key';
+  feature: string;
+  dose?: number;
+}
+
+/** Take what writers wrote into some channels from the query or the keys of the cell. */
+export interface RemoveSignals {
+  kind: 'signals';
+  side: 'query' | 'key';
+  signals: readonly NamedSignal[];
+  dose?: number;
+}
+
 /** Take what whole writers wrote from the query or the keys of the cell. */
 export interface RemoveWriters {
   kind: 'remove';
   side: 'query' | 'key';
   writers: readonly NamedWriter[];
+  dose?: number;
 }
 
 /** A run folder that was named on the command line. */
@@ -175,6 +264,7 @@ export interface RunFolderEntry {
   name: string;
   kind: string | null;
   pages: readonly string[];
+  fits: boolean;
 }
 
 /** One comparison with the model's own pass. */
@@ -189,6 +279,21 @@ export interface SilenceHead {
   kind: 'silence';
   head: string;
   position?: number | null;
+}
+
+/** Exchange the key of the cell with that of another token, all of it or inside a named feature. */
+export interface SwapKeys {
+  kind: 'swap';
+  other: number;
+  feature?: string | null;
+  dose?: number;
+}
+
+/** A word of an explanation. */
+export interface TermMeaning {
+  term: string;
+  formula: string;
+  words: string;
 }
 
 /** A next token and its probability. */

@@ -1,4 +1,5 @@
 // A circuit file's document (docs: The circuit file).
+import type { Glossary } from '../kit/explained';
 import type { KnownNames } from '../kit/names';
 
 export type NodeKind = 'head' | 'mlp' | 'embedding' | 'bias' | 'offset' | 'answer';
@@ -43,6 +44,7 @@ export interface FamilyNote {
 }
 
 export interface CircuitDocument {
+  glossary?: Glossary;
   kind: 'headwise-circuit';
   model: { name: string };
   prompt: string | null;

@@ -1,5 +1,6 @@
 // The edges of a drawing as a table that sorts by every column.
 import { useState } from 'preact/hooks';
+import { explained } from '../kit/explained';
 import type { KnownNames } from '../kit/names';
 import { bestOf, Named } from '../kit/names';
 import { number } from '../numbers';
@@ -17,9 +18,11 @@ interface EdgesProps {
   matches: ((node: GraphNode) => boolean) | null;
   onPick: (id: string) => void;
   names?: KnownNames | null | undefined;
+  /** Take an edge away, where there is a bench. */
+  onTry?: (edge: GraphEdge) => void;
 }
 
-export const Edges = ({ graph, pinned, matches, onPick, names }: EdgesProps) => {
+export const Edges = ({ graph, pinned, matches, onPick, names, onTry }: EdgesProps) => {
   const [[field, direction], setSort] = useState<[Field, 1 | -1]>(['weight', -1]);
   const [all, setAll] = useState(false);
   const nameOf = useName();
@@ -50,7 +53,7 @@ export const Edges = ({ graph, pinned, matches, onPick, names }: EdgesProps) => 
           <thead>
             <tr>
               {FIELDS.map((one) => (
-                <th scope="col" class={one === 'weight' ? 'n' : ''} aria-sort={one === field ? (direction === 1 ? 'ascending' : 'descending') : undefined}>
+                <th scope="col" class={one === 'weight' ? 'n' : ''} {...(one === 'weight' ? explained(one, {}, false) : {})} aria-sort={one === field ? (direction === 1 ? 'ascending' : 'descending') : undefined}>
                   <button type="button" onClick={() => turn(one)}>
                     {one}
                     {one === field ? (direction === 1 ? ' ↑' : ' ↓') : ''}
@@ -63,6 +66,7 @@ export const Edges = ({ graph, pinned, matches, onPick, names }: EdgesProps) => 
                 </th>
               ) : null}
               {names ? <th scope="col">name</th> : null}
+              {onTry ? <th scope="col">bench</th> : null}
             </tr>
           </thead>
           <tbody>
@@ -71,10 +75,28 @@ export const Edges = ({ graph, pinned, matches, onPick, names }: EdgesProps) => 
                 <td>{name(e.source)}</td>
                 <td>{name(e.target)}</td>
                 <td class={e.line}>{LINES[e.line]}</td>
-                <td class="n">{number(e.weight)}</td>
+                <td class="n" {...explained('weight', { v: e.weight }, false)}>
+                  {number(e.weight)}
+                </td>
                 <td>{channelsOf(e)}</td>
                 {shared ? <td class="n">{Math.round(100 * (e.share ?? 0))} %</td> : null}
                 {names ? <td>{<Named names={names} signal={bestOf(names, e.names)} />}</td> : null}
+                {onTry ? (
+                  <td>
+                    {e.channels.length ? (
+                      <button
+                        type="button"
+                        class="small"
+                        onClick={(event) => {
+                          event.stopPropagation();
+                          onTry(e);
+                        }}
+                      >
+                        take away
+                      </button>
+                    ) : null}
+                  </td>
+                ) : null}
               </tr>
             ))}
           </tbody>

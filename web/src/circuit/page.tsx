@@ -23,7 +23,7 @@ const GROUPINGS: readonly [Grouping, string][] = [
 const quotedText = (text: string | null): string => (text === null ? 'this' : `‘${isolated(visible(text))}’`);
 
 export const CircuitPage = ({ data, host }: { data: CircuitDocument; host: Host }) => (
-  <Page kind="circuit">
+  <Page kind="circuit" glossary={data.glossary}>
     <Tokens.Provider value={data.tokens}>
       <main>
         {data.family ? <FamilyHead data={data} family={data.family} /> : <Head data={data} />}

@@ -1,5 +1,7 @@
 // What the head then does with what it reads.
+import type { ComponentChildren } from 'preact';
 import { Bar, rangeOf } from '../kit/bars';
+import { explained } from '../kit/explained';
 import { Numbers } from '../kit/numbers';
 import { Shown, Tok } from '../kit/tokens';
 import { number, signed } from '../numbers';
@@ -11,6 +13,13 @@ export const Consequence = ({ data }: { data: ExplanationDocument }) => {
   const range = rangeOf([...raised, ...lowered].map((one) => one.logit));
   const answer = <Shown text={data.answer.text} most={18} />;
   const wrong = <Shown text={data.answer.wrong} most={18} />;
+  const rows: [ComponentChildren, string, (v: number) => string, number, number][] = path
+    ? [
+        [<>probability of {answer}</>, 'probability', (v) => number(v), before.probability, path.probability],
+        ['its log-probability', 'log-probability', (v) => number(v, 2), before.log_probability, path.log_probability],
+        [<>lead over {wrong}</>, 'lead', (v) => signed(v), before.lead, path.lead],
+      ]
+    : [];
   return (
     <section class="consequence">
       <h2>Consequence</h2>
@@ -23,7 +32,7 @@ export const Consequence = ({ data }: { data: ExplanationDocument }) => {
             <b>Tokens it raises and lowers</b> as the next token after <Tok at={data.query} most={18} />, by what it writes itself (logits against the average token).
           </figcaption>
           {[...raised, ...lowered].map((one) => (
-            <Bar name={<Shown text={one.token} most={16} />} value={one.logit} range={range} text={signed(one.logit)} />
+            <Bar name={<Shown text={one.token} most={16} />} value={one.logit} range={range} text={signed(one.logit)} of="direct" />
           ))}
           <Numbers columns={['token', 'logit']} rows={[...raised, ...lowered].map((one) => [<Shown text={one.token} />, one.logit])} />
         </figure>
@@ -33,7 +42,7 @@ export const Consequence = ({ data }: { data: ExplanationDocument }) => {
           </figcaption>
           {direct ? (
             <p>
-              Directly, by what it writes itself: answer <b>{signed(direct.answer)}</b>, its lead <b>{signed(direct.lead)}</b> (logits).
+              Directly, by what it writes itself: answer <b {...explained('direct', { v: direct.answer })}>{signed(direct.answer)}</b>, its lead <b {...explained('direct', { v: direct.lead })}>{signed(direct.lead)}</b> (logits).
             </p>
           ) : (
             <p>Directly: nothing. The answer is read at the last token, and this head is not there.</p>
@@ -50,21 +59,16 @@ export const Consequence = ({ data }: { data: ExplanationDocument }) => {
                   </tr>
                 </thead>
                 <tbody>
-                  <tr>
-                    <th scope="row">probability of {answer}</th>
-                    <td class="n">{number(before.probability)}</td>
-                    <td class="n">{number(path.probability)}</td>
-                  </tr>
-                  <tr>
-                    <th scope="row">its log-probability</th>
-                    <td class="n">{number(before.log_probability, 2)}</td>
-                    <td class="n">{number(path.log_probability, 2)}</td>
-                  </tr>
-                  <tr>
-                    <th scope="row">lead over {wrong}</th>
-                    <td class="n">{signed(before.lead)}</td>
-                    <td class="n">{signed(path.lead)}</td>
-                  </tr>
+                  {rows.map(([name, of, say, ...values]) => (
+                    <tr>
+                      <th scope="row">{name}</th>
+                      {values.map((v) => (
+                        <td class="n" {...explained(of, { v })}>
+                          {say(v)}
+                        </td>
+                      ))}
+                    </tr>
+                  ))}
                 </tbody>
               </table>
             </>

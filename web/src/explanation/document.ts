@@ -1,4 +1,5 @@
 // The document of an explanation (docs: The explanation's document), with what only a page adds.
+import type { Glossary } from '../kit/explained';
 import type { KnownNames } from '../kit/names';
 
 export type Side = 'query' | 'key';
@@ -172,6 +173,7 @@ export interface ExplanationDocument {
   sentence: string;
   seconds: number;
   pattern?: Pattern;
+  glossary?: Glossary;
   /** Tokens as the sentence quotes them, longest first. */
   quoted?: readonly string[];
 }

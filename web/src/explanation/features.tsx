@@ -1,7 +1,9 @@
 // Named features, where banks of them were given: their part of the score, who wrote them, and each one taken out.
+import type { Host } from '../host';
 import { Bar, rangeOf } from '../kit/bars';
 import { Dots } from '../kit/dots';
 import { Numbers } from '../kit/numbers';
+import { TickBox } from '../kit/tick';
 import { Tok } from '../kit/tokens';
 import { number, signed, sum } from '../numbers';
 import { readable } from '../text';
@@ -11,7 +13,7 @@ import { SIDE_WORDS, spoken } from './names';
 
 const MOST = 7;
 
-export const Features = ({ data }: { data: ExplanationDocument }) => {
+export const Features = ({ data, host }: { data: ExplanationDocument; host: Host }) => {
   const { features } = data;
   if (!features) return null;
   return (
@@ -19,7 +21,7 @@ export const Features = ({ data }: { data: ExplanationDocument }) => {
       <h2>By named feature</h2>
       <p class="soft">A feature is a small set of directions, found by comparing prompts, that stands for something with a name.</p>
       <div class="two">
-        <Parts features={features} total={data.log_odds.total} />
+        <Parts features={features} total={data.log_odds.total} host={host} />
         {features.tests.length ? <Tests features={features} before={data.proof.before.attention} /> : null}
         {features.writers.map((one) => (
           <Writers feature={one} />
@@ -29,7 +31,7 @@ export const Features = ({ data }: { data: ExplanationDocument }) => {
   );
 };
 
-const Parts = ({ features, total }: { features: Document; total: number }) => {
+const Parts = ({ features, total, host }: { features: Document; total: number; host: Host }) => {
   const parts = [...features.parts, ...(features.unexplained === null ? [] : [{ name: 'unexplained', rank: null, value: features.unexplained, logit: null }])];
   const range = rangeOf(parts.map((one) => one.value));
   const share = features.unexplained_share;
@@ -39,7 +41,18 @@ const Parts = ({ features, total }: { features: Document; total: number }) => {
         <b>Log-odds {signed(total)} by feature.</b> {share === null ? '' : `Unexplained: ${Math.round(100 * share)} %.`}
       </figcaption>
       {parts.map((one) => (
-        <Bar name={<bdi>{readable(one.name)}</bdi>} value={one.value} range={range} text={signed(one.value)} kind={one.rank === null ? 'plain' : undefined} />
+        <Bar
+          name={
+            <>
+              {one.rank === null ? null : <TickBox host={host} what={{ kind: 'ft', name: one.name }} name={`the feature ${readable(one.name)}`} />}
+              <bdi>{readable(one.name)}</bdi>
+            </>
+          }
+          value={one.value}
+          range={range}
+          text={signed(one.value)}
+          kind={one.rank === null ? 'plain' : undefined}
+        />
       ))}
       <Numbers columns={['feature', 'rank', 'log-odds', 'logit']} rows={parts.map((one) => [readable(one.name), one.rank, one.value, one.logit])} />
     </figure>
@@ -86,7 +99,7 @@ const Tests = ({ features, before }: { features: Document; before: number }) => 
       <figcaption>
         <b>Each feature removed from the query, or swapped between this token and its strongest rival.</b> Small dots: random subspaces of the same rank; the percentage says how many of them left more attention.
       </figcaption>
-      <Dots title="Attention of this cell" rows={rows} low={0} high={Math.min(1, top * 1.08)} />
+      <Dots title="Attention of this cell" rows={rows} low={0} high={Math.min(1, top * 1.08)} of="attention" />
       <Numbers
         columns={['feature', 'edit', 'predicted attention', 'attention', 'probability', 'lead', 'percentile']}
         rows={features.tests.map((one) => [readable(one.name), one.kind, one.predicted, one.observed.attention, one.observed.probability, one.observed.lead, one.percentile])}

@@ -1,6 +1,8 @@
 // The page of an explanation, in the order in which a person asks.
 import { useMemo, useState } from 'preact/hooks';
 import type { Cell, Host } from '../host';
+import type { Values } from '../kit/explained';
+import { explained } from '../kit/explained';
 import { Named, NamesTable } from '../kit/names';
 import { Numbers } from '../kit/numbers';
 import { Page } from '../kit/page';
@@ -23,7 +25,7 @@ import { Prose } from './sentence';
 import { WhatAndWho } from './table';
 
 export const ExplanationPage = ({ data, host }: { data: ExplanationDocument; host: Host }) => (
-  <Page kind="explanation">
+  <Page kind="explanation" glossary={data.glossary}>
     <main>
       <ExplanationView data={data} host={host} />
     </main>
@@ -69,7 +71,7 @@ const Account = ({ data, host }: { data: GrowingDocument; host: Host }) => {
       {isWhole(data) ? (
         <>
           <Around data={data} />
-          <Features data={data} />
+          <Features data={data} host={host} />
           <Rivals data={data} />
         </>
       ) : null}
@@ -86,13 +88,13 @@ const Pending = ({ title }: { title: string }) => (
 
 const Head = ({ data, host }: { data: GrowingDocument; host: Host }) => {
   const { answer, log_odds, relative } = data;
-  const facts: [string, string][] = [
-    ['attention', number(data.attention)],
-    [log_odds ? `log-odds above an even row of ${log_odds.keys}` : 'log-odds above an even row', signed(log_odds?.total)],
+  const facts: [name: string, value: string, of?: string, values?: Values][] = [
+    ['attention', number(data.attention), 'attention', { A: data.attention }],
+    [log_odds ? `log-odds above an even row of ${log_odds.keys}` : 'log-odds above an even row', signed(log_odds?.total), 'log-odds', { A: data.attention, n: log_odds?.keys, v: log_odds?.total, error: log_odds?.error }],
     ...(data.role ? [['role on random tokens', data.role] as [string, string]] : []),
     ['answer', isolated(visible(answer.text))],
-    ['its probability', number(answer.probability)],
-    [`lead over ${isolated(visible(answer.wrong))}`, signed(answer.lead)],
+    ['its probability', number(answer.probability), 'probability', { v: answer.probability }],
+    [`lead over ${isolated(visible(answer.wrong))}`, signed(answer.lead), 'lead', { v: answer.lead }],
   ];
   return (
     <header>
@@ -137,10 +139,10 @@ const Head = ({ data, host }: { data: GrowingDocument; host: Host }) => {
         ) : null,
       )}
       <dl class="facts">
-        {facts.map(([name, value]) => (
+        {facts.map(([name, value, of, values]) => (
           <div>
             <dt>{name}</dt>
-            <dd>{value}</dd>
+            <dd>{of ? <span {...explained(of, values)}>{value}</span> : value}</dd>
           </div>
         ))}
       </dl>
@@ -152,7 +154,7 @@ const Head = ({ data, host }: { data: GrowingDocument; host: Host }) => {
         {data.runners_up.length ? <Numbers title="Next in the ranking" columns={['head', 'query', 'key', 'score']} rows={data.runners_up.map((one) => [<Explained cell={one} host={host} />, <Tok at={one.query} />, <Tok at={one.key} />, one.score])} /> : null}
         {relative ? (
         <p class="soft">
-          Logit {number(data.logit, 2)}, {signed(relative.logit)} above the mean of the other tokens; {plural(relative.channels_needed, 'channel')} rebuild 90 % of that. Basis: {readable(data.basis.kind)}, in the {data.basis.frame === 'query' ? 'frame of the query' : 'absolute frame'}.
+          Logit <span {...explained('logit', { v: data.logit })}>{number(data.logit, 2)}</span>, <span {...explained('relative logit', { v: relative.logit })}>{signed(relative.logit)}</span> above the mean of the other tokens; <span {...explained('channels needed')}>{plural(relative.channels_needed, 'channel')}</span> rebuild 90 % of that. Basis: {readable(data.basis.kind)}, in the {data.basis.frame === 'query' ? 'frame of the query' : 'absolute frame'}.
         </p>
         ) : null}
       </details>

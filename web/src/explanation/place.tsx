@@ -25,7 +25,7 @@ export const Place = ({ data }: { data: ExplanationDocument }) => {
       </p>
       <figure>
         {parts.map((part) => (
-          <Bar name={<b>{part}</b>} value={data.place[part]} range={range} text={signed(data.place[part])} sub={SAYS[part]} />
+          <Bar name={<b>{part}</b>} value={data.place[part]} range={range} text={signed(data.place[part])} of={part} sub={SAYS[part]} />
         ))}
         <Numbers columns={['part', 'log-odds']} rows={all.map((part) => [part, data.place[part]])} />
       </figure>

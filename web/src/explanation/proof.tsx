@@ -1,4 +1,5 @@
 // The proof: the cause taken out of the running model, beside random removals that had the same chance.
+import { explained } from '../kit/explained';
 import type { DotRow } from '../kit/dots';
 import { Dots, spreadText } from '../kit/dots';
 import { Numbers } from '../kit/numbers';
@@ -132,16 +133,16 @@ const Panels = ({ data }: { data: ExplanationDocument }) => {
   return (
     <figure>
       <figcaption>
-        ● seen in the edited model, <span class="ringmark">○</span> predicted by the table alone (they differ by {number(proof.error, 6)}). Grey: {controls.length ? `${controls[0]?.draws} random removals of each kind, matched in length` : 'no random removal could be drawn'}; the line below each is where 90 % of them are, the upright its mean.
+        ● seen in the edited model, <span class="ringmark">○</span> predicted by the table alone (they differ by <span {...explained('error', { v: proof.error })}>{number(proof.error, 6)}</span>). Grey: {controls.length ? `${controls[0]?.draws} random removals of each kind, matched in length` : 'no random removal could be drawn'}; the line below each is where 90 % of them are, the upright its mean.
       </figcaption>
       <div class="two">
-        <Dots title="Attention of this cell" rows={attention} low={0} high={1} />
-        <Dots title={title} rows={answer} low={low - (low < 0 ? pad : 0)} high={high + pad} />
+        <Dots title="Attention of this cell" rows={attention} low={0} high={1} of="attention" />
+        <Dots title={title} rows={answer} low={low - (low < 0 ? pad : 0)} high={high + pad} of="change" />
       </div>
       <ul class="soft controls-text">
         {controls.map((one) => (
           <li>
-            <b>{control(one.name)}</b>: {one.text}; p = {number(one.p)} for the attention{one.answer ? `, ${number(one.answer.p)} for the answer (in ${plural(one.answer.draws, 'edited run')})` : ''}
+            <b>{control(one.name)}</b>: {one.text}; p = <span {...explained('p', { m: one.draws, v: one.p })}>{number(one.p)}</span> for the attention{one.answer ? `, ${number(one.answer.p)} for the answer (in ${plural(one.answer.draws, 'edited run')})` : ''}
           </li>
         ))}
         {next ? (

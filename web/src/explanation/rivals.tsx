@@ -20,6 +20,7 @@ export const Rivals = ({ data }: { data: ExplanationDocument }) => {
             value={one.gap}
             range={range}
             text={signed(one.gap)}
+            of="logit gap"
             sub={`attention ${number(one.attention)}${one.channels.length ? `; ${one.gap < 0 ? 'is ahead, though it loses' : 'loses most'} in channels ${channels(one.channels)}` : ''}`}
           />
         ))}

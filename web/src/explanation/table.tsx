@@ -3,7 +3,9 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Host } from '../host';
 import type { Range } from '../kit/bars';
 import { rangeOf, Track } from '../kit/bars';
+import { explained } from '../kit/explained';
 import { Numbers } from '../kit/numbers';
+import { TickBox } from '../kit/tick';
 import { useTip } from '../kit/tip';
 import { Tok, useTokenText } from '../kit/tokens';
 import { number, share, signed } from '../numbers';
@@ -96,10 +98,10 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
               <th scope="col" rowSpan={2}>
                 writer
               </th>
-              <th scope="colgroup" class="channels" colSpan={columns.length}>
+              <th scope="colgroup" class="channels" colSpan={columns.length} {...explained('part')}>
                 channel
               </th>
-              <th scope="col" class="who" colSpan={2} rowSpan={2}>
+              <th scope="col" class="who" colSpan={2} rowSpan={2} {...explained('part')}>
                 who: all channels
               </th>
             </tr>
@@ -107,6 +109,7 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
               {columns.map((column) => (
                 <th scope="col" class={`channel ${column.block ? 'block' : ''}`} title={column.name ?? `channel ${column.title}`}>
                   <span>{column.name !== null && !column.block ? column.name : column.title}</span>
+                  {column.channels.includes('others') ? null : <TickBox host={host} what={{ kind: 'ch', side, channels: column.channels as number[] }} name={column.block ? 'all other channels' : `channel ${column.title}`} />}
                 </th>
               ))}
             </tr>
@@ -130,7 +133,14 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
         <Numbers
           title="The cause in finer parts: single channels of single writers"
           columns={['writer', 'channels', 'attention taken']}
-          rows={cause.signals.map((one) => [<WriterName writer={one.writer} reads={one.reads} />, channelNames(data, one.channels), one.drop])}
+          rows={cause.signals.map((one) => [
+            <>
+              <TickBox host={host} what={{ kind: 'sg', side, ...one }} name={`${spoken(one.writer)} in channels ${channelNames(data, one.channels)}`} />
+              <WriterName writer={one.writer} reads={one.reads} />
+            </>,
+            channelNames(data, one.channels),
+            one.drop,
+          ])}
         />
       ) : null}
       {data.signals?.side === side ? <Finer signals={data.signals} count={cause.signals.length} /> : null}
@@ -156,7 +166,7 @@ const Balances = ({ helps, hinders, total }: { helps: number; hinders: number; t
         <i class="fill pos" style={{ left: `${(-100 * hinders) / span}%`, width: `${(100 * helps) / span}%` }} />
       </span>
       <span>
-        all that hinders <b>{signed(hinders)}</b> · all that helps <b>{signed(helps)}</b> · together <b>{signed(total)}</b>
+        all that hinders <b {...explained('hinders', { v: hinders })}>{signed(hinders)}</b> · all that helps <b {...explained('helps', { v: helps })}>{signed(helps)}</b> · together <b {...explained('together', { v: total })}>{signed(total)}</b>
       </span>
     </div>
   );
@@ -202,12 +212,11 @@ const Entry = ({ line, data, columns, strongest, range, host }: Omit<GroupProps,
   const hint = known + (row.vocabulary ? HINT + inTokens(row.vocabulary) : '');
   const folds = row.through.length > 0 || row.neurons.length > 0;
   const explains = host.explain && row.side === 'query' && row.reads !== null;
-  const part = { side: row.side, writer: row.writer, reads: row.reads };
   return (
     <>
       <tr class={row.cause ? 'cause' : ''}>
         <th scope="row">
-          {host.bench && row.writer !== 'others' ? <input type="checkbox" class="tick" aria-label={`Take ${name} away`} checked={host.bench.ticked(part)} onChange={() => host.bench?.toggle(part)} /> : null}
+          {row.writer === 'others' ? null : <TickBox host={host} what={{ kind: 'rm', side: row.side, writer: row.writer, reads: row.reads }} name={name} />}
           {folds ? (
             <button type="button" class="unfold-button" aria-expanded={open} aria-label={`What ${spoken(row.writer)} had read, and its neurons`} onClick={() => setOpen(!open)}>
               {open ? '▾' : '▸'}

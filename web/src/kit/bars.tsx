@@ -1,5 +1,6 @@
 // Signed bars around a common zero. Against is hatched as well as of another colour.
 import type { ComponentChildren } from 'preact';
+import { explained } from './explained';
 
 export interface Range {
   low: number;
@@ -25,12 +26,16 @@ interface BarProps {
   text: string;
   kind?: string | undefined;
   sub?: ComponentChildren;
+  /** What the number is called in the glossary. */
+  of?: string;
 }
-export const Bar = ({ name, value, range, text, kind, sub }: BarProps) => (
+export const Bar = ({ name, value, range, text, kind, sub, of = 'part' }: BarProps) => (
   <div class="bar">
     <span class="name">{name}</span>
     <Track value={value} range={range} kind={kind} />
-    <span class="num">{text}</span>
+    <span class="num" {...explained(of, { v: value })}>
+      {text}
+    </span>
     {sub ? <span class="sub">{sub}</span> : null}
   </div>
 );

@@ -1,6 +1,7 @@
 // Values along one axis, a line for each: an open ring is predicted, a dot observed, a shape the spread of random draws.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { signed, tick, ticks } from '../numbers';
+import { explained } from './explained';
 import { short } from '../text';
 
 export interface DotRow {
@@ -19,6 +20,8 @@ interface DotsProps {
   rows: readonly DotRow[];
   low: number;
   high: number;
+  /** What its numbers are called in the glossary. */
+  of: string;
 }
 
 const HIGH = 34;
@@ -26,7 +29,7 @@ const TOP = 28;
 
 const WIDE = 560;
 
-export const Dots = ({ title, rows, low, high }: DotsProps) => {
+export const Dots = ({ title, rows, low, high, of }: DotsProps) => {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(WIDE);
   // As wide as there is room, so that its letters keep their size.
@@ -70,7 +73,7 @@ export const Dots = ({ title, rows, low, high }: DotsProps) => {
               {row.from !== undefined && row.dot !== undefined ? <line class="stem" x1={x(row.from)} x2={x(row.dot)} y1={y} y2={y} /> : null}
               {row.dot === undefined ? null : <circle class="dot" cx={x(row.dot)} cy={y} r={4.2} />}
               {row.ring === undefined ? null : <circle class="ring" cx={x(row.ring)} cy={y} r={7.4} />}
-              <text class="ink" x={width} y={y + 4} text-anchor="end">
+              <text class="ink" x={width} y={y + 4} text-anchor="end" {...explained(row.spread ? 'controls' : of, { v: row.dot })}>
                 {row.text}
               </text>
             </g>

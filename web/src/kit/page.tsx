@@ -1,14 +1,17 @@
 // What every page has around its content: the theme switch, the tooltip, and paper on which nothing stays folded.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { Tip, Voice, Voices } from './tip';
+import type { Glossary } from './explained';
+import { numbersOf, Tip, Voice, Voices } from './tip';
 
 type Theme = 'light' | 'dark';
 
-export const Page = ({ kind, themeKey, children }: { kind: string; themeKey?: string; children: ComponentChildren }) => {
+export const Page = ({ kind, themeKey, glossary, children }: { kind: string; themeKey?: string; glossary: Glossary | null | undefined; children: ComponentChildren }) => {
   const [theme, setTheme] = useState<Theme | null>(null);
   const root = useRef<HTMLDivElement>(null);
   const voice = useMemo(() => new Voice(), []);
+  voice.glossary = glossary;
+  const numbers = useMemo(() => numbersOf(voice), [voice]);
   const turn = () => setTheme((theme ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')) === 'dark' ? 'light' : 'dark');
   const last = useRef(turn);
   last.current = turn;
@@ -43,7 +46,7 @@ export const Page = ({ kind, themeKey, children }: { kind: string; themeKey?: st
   }, []);
   return (
     <Voices.Provider value={voice}>
-      <div class={`headwise ${kind}`} data-theme={theme ?? undefined} ref={root}>
+      <div class={`headwise ${kind}`} data-theme={theme ?? undefined} ref={root} {...numbers}>
         <button type="button" class="small theme" aria-label="light / dark: switch the colours of the page" onClick={turn}>
           light / dark
         </button>

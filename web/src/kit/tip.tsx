@@ -1,5 +1,7 @@
 // One tooltip per mounted page: what an element says while the pointer is over it or it has the focus.
 import { createContext } from 'preact';
+import type { Glossary } from './explained';
+import { saidOf } from './explained';
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 interface Said {
@@ -10,6 +12,7 @@ interface Said {
 
 /** Whoever speaks tells the one who shows: so a moving pointer redraws the tooltip and nothing else. */
 export class Voice {
+  glossary: Glossary | null | undefined;
   private hear: ((said: Said | null) => void) | null = null;
   listen(hear: (said: Said | null) => void): () => void {
     this.hear = hear;
@@ -21,6 +24,30 @@ export class Voice {
     this.hear?.(said);
   }
 }
+
+const under = (box: DOMRect): { x: number; y: number } => ({ x: box.left + Math.min(box.width / 2, 120), y: box.bottom - 8 });
+
+/** Handlers for a whole page: numbers in it explain themselves. */
+export const numbersOf = (voice: Voice) => {
+  const find = (event: Event): [Element, string] | null => {
+    const element = (event.target as Element).closest('[data-num],[data-say]');
+    const text = saidOf(element, voice.glossary);
+    return element && text ? [element, text] : null;
+  };
+  const leave = (event: Event) => find(event) && voice.say(null);
+  return {
+    onPointerOver: (event: PointerEvent) => {
+      const found = find(event);
+      if (found) voice.say({ text: found[1], x: event.clientX, y: event.clientY });
+    },
+    onPointerOut: leave,
+    onFocusIn: (event: FocusEvent) => {
+      const found = find(event);
+      if (found && (event.target as Element).matches(':focus-visible')) voice.say({ text: found[1], ...under(found[0].getBoundingClientRect()) });
+    },
+    onFocusOut: leave,
+  };
+};
 
 export const Voices = createContext(new Voice());
 
@@ -39,8 +66,7 @@ export const useTip = () => {
           const target = event.currentTarget as Element;
           // A click focuses as well, but then the pointer is there to speak.
           if (!target.matches(':focus-visible')) return;
-          const box = target.getBoundingClientRect();
-          voice.say({ text, x: box.left + Math.min(box.width / 2, 120), y: box.bottom - 8 });
+          voice.say({ text, ...under(target.getBoundingClientRect()) });
         },
         onBlur: quiet,
       }),

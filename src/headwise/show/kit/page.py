@@ -21,11 +21,15 @@ APP = "assets/app.js"
 """What the app's page has besides: the script that asks the app's server. No saved page has it."""
 
 
-def mounted(title: str, data: Any, plain: str) -> str:
+def mounted(title: str, data: Mapping[str, Any], plain: str) -> str:
     """The page of a JSON document that the bundle draws; ``plain`` is markup for a browser without scripts.
 
-    The bundle only ever sets text, so nothing in the data can become markup.
+    The bundle only ever sets text, so nothing in the data can become markup. With the document goes what its numbers
+    mean.
     """
+    from headwise.show.kit.glossary import glossary
+
+    data = {**data, "glossary": glossary()}
     parts = {"title": text(title), "data": script_json(data), "plain": plain, "style": part(STYLE)}
     return page("kit/mounted.html", parts, [f"{part(BUNDLE)}headwise.open();"], no_markup=True)
 

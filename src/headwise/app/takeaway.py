@@ -1,0 +1,158 @@
+"""What is on a screen, to be taken along: the ``headwise`` command that gives it, and Python that does.
+
+The app has no numbers of its own, so whatever it shows can be had without it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from headwise.app import wire
+from headwise.app.runs import Run
+from headwise.why.controls import DRAWS
+
+
+class Takeaway:
+    """One place in the app, with a model that ``source`` names and the run folders that it mentions."""
+
+    def __init__(self, asked: wire.PlaceAsked, source: str | None, runs: Sequence[Run]) -> None:
+        self.asked, self.source = asked, source
+        self.features = [str(runs[index].path) for index in asked.features if index < len(runs)]
+        self.names = None if asked.names is None or asked.names >= len(runs) else str(runs[asked.names].path)
+        self.run = None if asked.run is None or asked.run >= len(runs) else str(runs[asked.run].path)
+
+    def said(self) -> wire.PlaceSaid:
+        screen = self.asked.screen
+        if screen == "runs":
+            return wire.PlaceSaid(command=self._app(), python=self._tables())
+        if screen in ("prompt", "heads"):
+            return wire.PlaceSaid(command=self._attention(), python=self._python(*self._captured()))
+        if screen == "circuit":
+            return wire.PlaceSaid(command=self._trace(), python=self._python(*self._traced()))
+        if screen == "compare" and self.asked.other:
+            return wire.PlaceSaid(command=self._both(), python=self._python(*self._compared()))
+        edited = bool(self.asked.edits)
+        lines = self._tried() if edited else self._explained()
+        return wire.PlaceSaid(command=self._explain(), python=self._python(*lines))
+
+    # --- commands ------------------------------------------------------------------------------------------------
+
+    def _command(self, verb: str, text: str | None, **options: Any) -> str:
+        words = ["headwise", verb, *([] if text is None else ["--", text] if text[:1] == "-" else [text])]
+        given: list[str] = []
+        for name, value in {**options, "model": self.source}.items():
+            for one in value if isinstance(value, list) else [value]:
+                if one is not None and one is not False:
+                    given += [f"--{name}"] if one is True else [f"--{name}", str(one)]
+        # Options go before a prompt that begins with a dash.
+        return shlex.join([*words[:2], *given, *words[2:]])
+
+    def _explain(self) -> str:
+        asked = self.asked
+        return self._command(
+            "explain",
+            asked.text,
+            **{name: getattr(asked, name) for name in ("head", "query", "key", "answer", "wrong")},
+            features=self.features,
+            names=self.names,
+            draws=None if asked.draws == DRAWS else asked.draws,
+            seed=asked.seed or None,
+            chat=asked.chat,
+        )
+
+    def _attention(self) -> str:
+        return self._command("attention", self.asked.text, query=self.asked.query, chat=self.asked.chat)
+
+    def _trace(self) -> str:
+        asked = self.asked
+        return self._command("trace", asked.text, answer=asked.answer, wrong=asked.wrong, chat=asked.chat)
+
+    def _both(self) -> str:
+        texts = (self.asked.text, self.asked.other)
+        return "\n".join(self._command("attention", text, chat=self.asked.chat) for text in texts)
+
+    def _app(self) -> str:
+        return self._command("app", None, runs=[] if self.run is None else [self.run])
+
+    # --- Python --------------------------------------------------------------------------------------------------
+
+    def _python(self, *lines: str) -> str:
+        given = [*_prompt("prompt", self.asked.text, chat=self.asked.chat)]
+        model = "" if self.source is None else repr(self.source)
+        return "\n".join(["import headwise", "", f"model = headwise.load({model})", *given, *lines, ""])
+
+    def _call(self, what: str, **settings: Any) -> str:
+        given = [f"{name}={value!r}" for name, value in settings.items() if value not in (None, [], ())]
+        return f"{what}({', '.join(['model', 'prompt', *given])})"
+
+    def _explained(self) -> list[str]:
+        asked = self.asked
+        call = self._call(
+            "headwise.explain",
+            **{name: getattr(asked, name) for name in ("head", "query", "key", "answer", "wrong")},
+            features=self.features,
+            names=self.names,
+            draws=None if asked.draws == DRAWS else asked.draws,
+            seed=asked.seed or None,
+        )
+        return [f"why = {call}", "print(why.sentence)"]
+
+    def _tried(self) -> list[str]:
+        """The bench, as the app itself runs it."""
+        asked = self.asked
+        edits = [one.model_dump(exclude_defaults=False) for one in asked.edits]
+        call = self._call(
+            "try_edits",
+            **{name: getattr(asked, name) for name in ("head", "query", "key", "answer", "wrong")},
+            edits=edits,
+            features=self.features,
+            dose=None if asked.dose == 1 else asked.dose,
+            draws=None if asked.draws == DRAWS else asked.draws,
+            seed=asked.seed or None,
+        )
+        return [
+            "from headwise.app.bench import try_edits",
+            "",
+            f"seen = {call}",
+            "print(seen.before.attention, seen.predicted, seen.after.attention, seen.change)",
+        ]
+
+    def _traced(self) -> list[str]:
+        call = self._call("headwise.trace", answer=self.asked.answer, wrong=self.asked.wrong)
+        return [f"circuit = {call}", "print(circuit)"]
+
+    def _captured(self) -> list[str]:
+        at = -1 if self.asked.query is None else self.asked.query
+        return [
+            "seen = model.capture(prompt, want=('pattern',), logits='last')",
+            f"print(seen.pattern[0, :, {at}])  # what every head reads from there: [heads, tokens]",
+            "print(seen.logits[0, -1].softmax(-1).topk(5))",
+        ]
+
+    def _compared(self) -> list[str]:
+        return [
+            *_prompt("other", self.asked.other, chat=self.asked.chat),
+            "for text in (prompt, other):",
+            "    seen = model.capture(text, want=(), logits='last')",
+            "    print(seen.logits[0, -1].softmax(-1).topk(5))",
+        ]
+
+    def _tables(self) -> str:
+        folder = "the run folder" if self.run is None else self.run
+        return "\n".join(
+            [
+                "from pathlib import Path",
+                "",
+                f"for file in sorted(Path({folder!r}).iterdir()):",
+                "    print(file)",
+                "",
+            ]
+        )
+
+
+def _prompt(name: str, text: str, *, chat: bool) -> list[str]:
+    if not chat:
+        return [f"{name} = {text!r}"]
+    return ["from headwise.tokens import chat_prompt", "", f"{name} = chat_prompt(model.tokenizer, {text!r})"]

@@ -1,0 +1,27 @@
+"""Texts of the app's page that its script need not carry: prompts to begin with, and the list of keys."""
+
+from __future__ import annotations
+
+EXAMPLES = (
+    ("a name comes back", "Mr. Dursley was thin. Mrs. Potter was kind. Mr. Durs"),
+    ("who gets the drink", "When John and Mary went to the store, John gave a drink to"),
+    ("which box", "The hat is in Box A. The pen is in Box B. The hat is in Box"),
+    ("a fact", "The capital city of Portugal is"),
+    ("singular or plural", "The keys that the man near the table has lost"),
+)
+KEYS = (
+    ("/", "the prompt"),
+    ("g", "all heads"),
+    ("c", "the cell"),
+    ("u", "up: the circuit that feeds the cell"),
+    ("arrows", "move in pictures and tables"),
+    ("Enter", "explain what is marked"),
+    ("[ and ]", "the head before, the next one"),
+    ("{ and }", "the same head one layer down, one layer up"),
+    ("b", "back"),
+    ("e", "tick the writer in focus: take it away on the bench"),
+    ("x", "put everything on the bench back"),
+    ("t", "light or dark"),
+    ("Escape", "close what is said of a number"),
+    ("?", "this list"),
+)

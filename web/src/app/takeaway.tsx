@@ -1,0 +1,84 @@
+// Everything that is shown can be taken along: as a link, a command, Python, and one page that opens offline.
+import { useState } from 'preact/hooks';
+import { saidOf } from '../kit/explained';
+import { readable } from '../text';
+import type { Shared } from './app';
+import { troubleOf } from './app';
+import { parse, planned } from './edits';
+import { namesIn } from './named-runs';
+import { urlOf } from './place';
+import type { PageGlossary, PlaceSaid, PromptRead } from './wire';
+
+type TakeawayProps = Pick<Shared, 'server' | 'place' | 'state'> & { /** A finished explanation, which has a page of its own. */ job?: string | null };
+
+export const Takeaway = ({ server, place, state, job = null }: TakeawayProps) => {
+  const [said, setSaid] = useState('');
+  const copy = (what: string, text: string) =>
+    server.copy(text).then(
+      () => setSaid(`${what} copied`),
+      () => setSaid(`the browser does not let the page copy: ${text}`),
+    );
+  const ask = async (what: 'command' | 'python') => {
+    const { screen, text, chat, head, query, key, answer, wrong, draws, seed, features, dose, other, run } = place;
+    const edits = parse(place.edits);
+    try {
+      const ids = new Map<string, string>();
+      for (const one of edits) if (one.kind === 'pa') ids.set(one.name, (await server.post<PromptRead>('/api/prompts', { tab: server.tab, text: one.name, chat })).id);
+      const got = await server.post<PlaceSaid>('/api/takeaway', { screen, text, chat, head, query: screen === 'heads' ? place.row : query, key, answer, wrong, draws, seed, features, names: namesIn(place, state), edits: planned(edits, ids), dose, other, run });
+      await copy(what === 'python' ? 'Python' : what, got[what]);
+    } catch (error) {
+      setSaid(troubleOf(error)?.error ?? '');
+    }
+  };
+  const name = [place.screen, place.head, place.query, place.key].filter((one) => one !== null).join('-');
+  const page = () => (job && !place.edits ? server.save(`/api/export/${job}.html`, `${name}.html`) : server.keep(snapshot(state?.glossary), `${name}.html`));
+  return (
+    <span class="takeaway" role="group" aria-label="Take this along">
+      <button type="button" class="small" onClick={() => copy('link', server.address.whole(urlOf(place)))}>
+        copy link
+      </button>
+      <button type="button" class="small" onClick={() => ask('command')}>
+        copy command
+      </button>
+      <button type="button" class="small" onClick={() => ask('python')}>
+        copy Python
+      </button>
+      <button type="button" class="small" onClick={page}>
+        save page
+      </button>
+      {job === null ? null : (
+        <button type="button" class="small" onClick={() => server.save(`/api/export/${job}.json`, `${name}.json`)}>
+          save JSON
+        </button>
+      )}
+      <span class="soft" role="status">
+        {said}
+      </span>
+    </span>
+  );
+};
+
+/** The screen as one page that can do nothing but show itself; its numbers keep what is said of them. */
+const snapshot = (glossary: PageGlossary | undefined): string => {
+  const root = document.querySelector('.headwise') as HTMLElement;
+  // A document that nobody looks at: it loads nothing.
+  const made = document.implementation.createHTMLDocument(readable(document.title));
+  const copy = made.importNode(root, true);
+  const drawn = [...root.querySelectorAll('canvas')];
+  copy.querySelectorAll('canvas').forEach((one, i) => {
+    const image = made.createElement('img');
+    image.src = drawn[i]?.toDataURL() ?? '';
+    image.alt = one.getAttribute('aria-label') ?? '';
+    image.width = drawn[i]?.clientWidth ?? 0;
+    one.replaceWith(image);
+  });
+  copy.querySelectorAll('[data-num],[data-say]').forEach((one) => one.setAttribute('title', saidOf(one, glossary)));
+  copy.querySelectorAll('iframe, .app-bar nav, .takeaway, .theme, .tip').forEach((one) => one.remove());
+  copy.querySelectorAll('button, input, select, textarea').forEach((one) => one.setAttribute('disabled', ''));
+  const look = made.createElement('style');
+  look.textContent = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules].map((rule) => rule.cssText)).join('\n');
+  made.head.append(look);
+  made.body.className = document.body.className;
+  made.body.append(copy);
+  return `<!doctype html>\n${new XMLSerializer().serializeToString(made.documentElement)}`;
+};
