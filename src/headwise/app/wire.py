@@ -283,6 +283,7 @@ class PageGlossary(Shape):
 
     numbers: dict[str, NumberMeaning]
     terms: Row[TermMeaning]
+    captions: dict[str, str]
 
 
 class AppState(Shape):

@@ -4,6 +4,7 @@ import { CONTROLS, WriterName } from '../explanation/names';
 import type { Cell } from '../host';
 import type { DotRow } from '../kit/dots';
 import { Dots, spreadText } from '../kit/dots';
+import { Caption } from '../kit/caption';
 import { explained } from '../kit/explained';
 import { Numbers } from '../kit/numbers';
 import { Shown, Tok } from '../kit/tokens';
@@ -37,7 +38,7 @@ export const Bench = ({ server, place, go, prompt, cell, known = [] }: BenchProp
         {seen && edits.length ? `, ${seen.measured_by === 'lead' ? 'lead' : 'log-probability'} of the answer ${signed(seen.change)}` : ''}
         {running ? ' …' : ''}
       </summary>
-      <p class="soft">Tick writers, channels, signals or features above, or change the head itself; the running model is changed at once, and as much of something else is changed beside it.</p>
+      <p class="soft"><Caption of="bench" /></p>
       <div class="row-of-controls">
         <button type="button" class="small" onClick={() => add(edit({ kind: 'si', writer: head, reads: query }))}>
           silence {head} here

@@ -1,5 +1,6 @@
 // All heads at a glance, ordered and filtered by what can be said of them; a token above shows its row in all of them.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { Caption } from '../kit/caption';
 import { coloursOf, useRepaint } from '../kit/canvas';
 import { Numbers } from '../kit/numbers';
 import { useTip } from '../kit/tip';
@@ -84,7 +85,7 @@ const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'pla
       <h1>Every head</h1>
       <Answers prompt={prompt} place={place} go={go} />
       <p class="soft">
-        Each picture is one head: queries downwards, keys to the right. Point at a token and every picture becomes that token's row; click it to keep the row. Dashed frames: the cells that bring most of the answer. Click a head to ask why.
+        <Caption of="heads" />
       </p>
       <div class="tokens heads-tokens" role="group" aria-label="Tokens: point at one to see its row in every head" onPointerLeave={() => setPointed(null)}>
         {prompt.tokens.map((token, i) => (

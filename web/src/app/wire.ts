@@ -152,6 +152,7 @@ export interface OutcomeSeen {
 export interface PageGlossary {
   numbers: Record<string, NumberMeaning>;
   terms: readonly TermMeaning[];
+  captions: Record<string, string>;
 }
 
 /** Let a head write at a position what it writes there in another prompt of as many tokens. */

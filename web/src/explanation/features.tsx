@@ -1,6 +1,7 @@
 // Named features, where banks of them were given: their part of the score, who wrote them, and each one taken out.
 import type { Host } from '../host';
 import { Bar, rangeOf } from '../kit/bars';
+import { Caption } from '../kit/caption';
 import { Dots } from '../kit/dots';
 import { Numbers } from '../kit/numbers';
 import { TickBox } from '../kit/tick';
@@ -19,7 +20,7 @@ export const Features = ({ data, host }: { data: ExplanationDocument; host: Host
   return (
     <section class="features">
       <h2>By named feature</h2>
-      <p class="soft">A feature is a small set of directions, found by comparing prompts, that stands for something with a name.</p>
+      <p class="soft"><Caption of="features" /></p>
       <div class="two">
         <Parts features={features} total={data.log_odds.total} host={host} />
         {features.tests.length ? <Tests features={features} before={data.proof.before.attention} /> : null}
@@ -97,7 +98,7 @@ const Tests = ({ features, before }: { features: Document; before: number }) => 
   return (
     <figure class="featuretests">
       <figcaption>
-        <b>Each feature removed from the query, or swapped between this token and its strongest rival.</b> Small dots: random subspaces of the same rank; the percentage says how many of them left more attention.
+        <b>Each feature removed from the query, or swapped between this token and its strongest rival.</b> <Caption of="feature tests" />
       </figcaption>
       <Dots title="Attention of this cell" rows={rows} low={0} high={Math.min(1, top * 1.08)} of="attention" />
       <Numbers

@@ -1,4 +1,5 @@
 // The proof: the cause taken out of the running model, beside random removals that had the same chance.
+import { Caption } from '../kit/caption';
 import { explained } from '../kit/explained';
 import type { DotRow } from '../kit/dots';
 import { Dots, spreadText } from '../kit/dots';
@@ -40,7 +41,7 @@ const Elsewhere = ({ data }: { data: ExplanationDocument }) => {
   return (
     <div class="transfer">
       <h3>The same writers in other prompts</h3>
-      <p class="soft">The share is the part of the attention that is taken there, over the part that is taken here. The cause transfers from half on, if none of three kinds of random removal there does as much (p ≤ .05).</p>
+      <p class="soft"><Caption of="transfer" /></p>
       <ul>
         {data.transfer.map((one) => (
           <li>

@@ -1,5 +1,6 @@
 // Why not elsewhere: the other tokens with most attention, and where they fall behind.
 import { Bar, rangeOf } from '../kit/bars';
+import { Caption } from '../kit/caption';
 import { Numbers } from '../kit/numbers';
 import { Tok } from '../kit/tokens';
 import { number, signed } from '../numbers';
@@ -12,7 +13,7 @@ export const Rivals = ({ data }: { data: ExplanationDocument }) => {
   return (
     <section class="rivals">
       <h2>Why not elsewhere?</h2>
-      <p class="soft">The tokens that get most of the remaining attention. Bars: by how much their logit is below that of the explained token.</p>
+      <p class="soft"><Caption of="rivals" /></p>
       <figure>
         {data.rivals.map((one) => (
           <Bar

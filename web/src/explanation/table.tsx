@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Host } from '../host';
 import type { Range } from '../kit/bars';
 import { rangeOf, Track } from '../kit/bars';
+import { Caption } from '../kit/caption';
 import { explained } from '../kit/explained';
 import { Numbers } from '../kit/numbers';
 import { TickBox } from '../kit/tick';
@@ -29,7 +30,7 @@ export const WhatAndWho = ({ data, host }: { data: ExplanationDocument; host: Ho
       ) : (
         <>
           <p class="soft">
-            A row is a part of the model that wrote something this head reads; a column is a channel, one direction in which it reads. Filled cells raise this attention, hatched cells lower it. Rows and columns both add up to {signed(data.log_odds.total)}, the log-odds above an even row.
+            <Caption of="table" /> Rows and columns both add up to {signed(data.log_odds.total)}, the log-odds above an even row.
           </p>
           <div class="switch" role="group" aria-label="Side of the table">
             {SIDES.map((one) => (

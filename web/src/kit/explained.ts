@@ -2,6 +2,7 @@
 // wrote, by the name that the page gives it.
 export interface Glossary {
   numbers: Readonly<Record<string, { says: string; formula: string; source: string }>>;
+  captions: Readonly<Record<string, string>>;
   terms: readonly { term: string; formula: string; words: string }[];
 }
 
@@ -16,7 +17,8 @@ export const explained = (label: string, values: Values = {}, stop = true) => ({
 /** What is said of an element; nothing where it is no number that is known. */
 export const saidOf = (element: Element | null, glossary: Glossary | null | undefined): string => {
   const label = element?.getAttribute('data-num') ?? '';
-  const known = glossary?.numbers[label];
+  // A column of the table of writers goes by the number of its channel.
+  const known = glossary?.numbers[label.replace(/^(channel .*|others)$/, 'part')];
   if (!known) return element?.getAttribute('data-say') ?? '';
   const { v, error, ...letters } = JSON.parse(element?.getAttribute('data-with') ?? '{}') as Record<string, number | null>;
   const filled = Object.entries(letters).reduce((text, [name, value]) => (value === null ? text : text.replace(new RegExp(`(?<![\\w′])${name}(?!\\w)`, 'g'), figures(value))), known.formula);

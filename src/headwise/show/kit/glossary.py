@@ -43,7 +43,7 @@ def numbers() -> list[KnownNumber]:
 
 @lru_cache(maxsize=1)
 def glossary() -> dict[str, Any]:
-    """For a page: the numbers by label, and how to read an explanation."""
+    """For a page: the numbers by label, how to read an explanation, and what is said about whole figures."""
     found = {
         label: {
             "says": plain(f"{one.what}. {one.read}".strip(" .") + "."),
@@ -53,7 +53,7 @@ def glossary() -> dict[str, Any]:
         for one in numbers()
         for label in one.labels
     }
-    return {"numbers": found, "terms": _file()["term"]}
+    return {"numbers": found, "terms": _file()["term"], "captions": _file()["captions"]}
 
 
 def table() -> str:
