@@ -34,6 +34,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/prompts": {"tab": TAB, "text": "a b"},
     "/api/explain": {"tab": TAB, "job": TAB, "prompt": ID},
     "/api/walk": {"tab": TAB, "prompt": ID},
+    "/api/takeaway": {"screen": "cell", "text": "a b"},
     "/api/studies": {"study": {"kind": "families", "runs": ["nowhere"]}},
     "/api/studies/none": {},
     "/api/edit": {

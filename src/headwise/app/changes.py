@@ -193,9 +193,7 @@ class CellChanges:
         labels = (str(self.cell), side, "signals" if kinds == {"signals"} else "bench")
         one, rises = self.table.side(side), self.predicted > self.table.attention
         taken, pool = self._all_taken(side), Pool.of(one)
-        return matched(
-            self.table, one, taken, pool, labels, seed=seed, draws=draws, whole=False, rises=rises
-        )
+        return matched(self.table, one, taken, pool, labels, seed=seed, draws=draws, whole=False, rises=rises)
 
     @cached_property
     def _whole(self) -> tuple[Component, ...]:

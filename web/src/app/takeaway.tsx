@@ -75,10 +75,9 @@ const snapshot = (glossary: PageGlossary | undefined): string => {
   copy.querySelectorAll('[data-num],[data-say]').forEach((one) => one.setAttribute('title', saidOf(one, glossary)));
   copy.querySelectorAll('iframe, .app-bar nav, .takeaway, .theme, .tip').forEach((one) => one.remove());
   copy.querySelectorAll('button, input, select, textarea').forEach((one) => one.setAttribute('disabled', ''));
-  const look = made.createElement('style');
-  look.textContent = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules].map((rule) => rule.cssText)).join('\n');
-  made.head.append(look);
   made.body.className = document.body.className;
   made.body.append(copy);
-  return `<!doctype html>\n${new XMLSerializer().serializeToString(made.documentElement)}`;
+  const style = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules].map((rule) => rule.cssText)).join('\n');
+  // As text: here a style of its own would be refused.
+  return `<!doctype html>\n${new XMLSerializer().serializeToString(made.documentElement).replace('</head>', () => `<style>${style}</style></head>`)}`;
 };

@@ -1,4 +1,4 @@
-/*! headwise, from sources 2f6b14da3aa0d184f242d8e17abee5e478a799941f82a73d9550b1d7eefc30a4
+/*! headwise, from sources 1adb1728d33aa02104fa61c9c2a8ed988dec9ee717a5aa0a9bc4f01e0ae2597b
 
 preact 11.2.0 (MIT)
 
