@@ -249,7 +249,9 @@ class Session:
         kept, job = self.kept(asked.prompt), asked.job
         if job in self._jobs or job in self.explanations:
             raise HeadwiseError(f"there is a job {job!r} already: give another name")
-        names = None if asked.names is None else self.shelf.run(asked.names).path
+        # A folder that is not there is refused now, not when its turn has come.
+        named = [self.shelf.run(index).path for index in (*asked.features, *_some(asked.names))]
+        names = None if asked.names is None else named[-1]
 
         def work(turn: Turn) -> Explanation:
             banks = self.shelf.banks(asked.features, self.model)
@@ -339,6 +341,10 @@ class Session:
         if job not in self.explanations:
             raise Gone("this explanation is no longer in memory: ask again")
         return self.explanations[job]
+
+
+def _some(value: int | None) -> tuple[int, ...]:
+    return () if value is None else (value,)
 
 
 def ended(job: str, trouble: BaseException | None) -> tuple[str, dict[str, Any]]:
