@@ -35,8 +35,6 @@ SHOWN = 20
 """The strongest cells that are kept as examples."""
 FAILING = 8
 """Examples of either failure that are kept."""
-AROUND = (10, 4)
-"""Tokens shown before the earlier and after the later of the two."""
 
 
 Holds = Callable[[Cells], np.ndarray]
@@ -201,13 +199,12 @@ def _example(
     texts: Texts, kind: str, cells: Cells, scores: np.ndarray, holds: np.ndarray, at: int
 ) -> CellExample:
     text, d, s = (int(x[at]) for x in (cells.text, cells.destination, cells.source))
-    strings = texts.strings_of(text)
-    first, last = max(0, min(d, s) - AROUND[0]), max(d, s) + 1 + AROUND[1]
+    tokens, destination, source = texts.around(text, d, s)
     return CellExample(
         kind=kind,
-        tokens=tuple(strings[first:last]),
-        destination=d - first,
-        source=s - first,
+        tokens=tokens,
+        destination=destination,
+        source=source,
         score=float(scores[at]),
         holds=bool(holds[at]),
     )

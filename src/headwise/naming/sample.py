@@ -132,7 +132,7 @@ class Scored:
         self.__dict__.update(state)
 
 
-class _PassedTexts:
+class PassedTexts:
     """Texts that passed through the model together, and a random order of each text's cells."""
 
     def __init__(self, model: Model, measured: Scored, chunk: Chunk[NumberedText], seed: int) -> None:
@@ -191,7 +191,7 @@ class LevelsJob(ValueJob):
 
     @torch.no_grad()
     def make(self, model: Model, chunk: Chunk[NumberedText], _tick: Tick) -> Looked:
-        batch = _PassedTexts(model, self.measured, chunk, self.seed)
+        batch = PassedTexts(model, self.measured, chunk, self.seed)
         n, width = batch.stream.batch.ids.shape
         count = min(PILOT_CELLS, width * width)
         found = torch.full((len(self.measured.every), n, count), torch.nan)
@@ -238,7 +238,7 @@ class CellsJob(ValueJob):
 
     @torch.no_grad()
     def make(self, model: Model, chunk: Chunk[NumberedText], _tick: Tick) -> Drawn:
-        batch = _PassedTexts(model, self.measured, chunk, self.seed)
+        batch = PassedTexts(model, self.measured, chunk, self.seed)
         n = len(chunk)
         shape = (len(KINDS), len(self.measured.every), n)
         cell, text = torch.full(shape, -1), torch.full(shape, -1)
@@ -253,6 +253,12 @@ class CellsJob(ValueJob):
     def _query_sided(self, numbers: list[int]) -> Tensor:
         every = self.measured.every
         return torch.tensor([every[number].own_slot == "query" for number in numbers])[:, None]
+
+
+def strongest_of(flat: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest score of each text and its cell, [s, n] each, from scores [s, n, T·T] that are −inf where no cell is."""
+    found = flat.max(-1)
+    return found.values, found.indices
 
 
 class CellDraw:
@@ -294,8 +300,8 @@ class CellDraw:
         )
         # bands are drawn by one order, so the draw of both is the earlier of their draws
         positive = torch.where(self._place(upper) >= self._place(top), upper, top)
-        strongest = self.flat.max(-1)
-        largest = torch.where(strongest.values >= self.theta, strongest.indices, -1)
+        strongest, at = strongest_of(self.flat)
+        largest = torch.where(strongest >= self.theta, at, -1)
         own = self._own(positive)
         positive = torch.where(own >= 0, positive, -1)
         random, random_text = self._random(positive)

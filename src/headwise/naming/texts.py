@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 TOKENS = 96
 """Tokens of a text that are read; what follows is cut off."""
+AROUND = (10, 4)
+"""Tokens shown before the earlier and after the later token of a cell."""
 WORD = re.compile(r"\d+(?:[.,]\d+)+|\w+(?:['’]\w+)*|([^\w\s])\1{2,}|[^\w\s]")
 Value = TypeVar("Value")
 
@@ -115,6 +117,12 @@ class Texts:
     def strings_of(self, text: int) -> list[str]:
         """The tokens of one text, as text."""
         return [self.strings[i] for i in self.string[self.starts[text] : self.starts[text + 1]]]
+
+    def around(self, text: int, destination: int, source: int) -> tuple[tuple[str, ...], int, int]:
+        """A cell in its context: the tokens around the two, and which of them these are."""
+        first = max(0, min(destination, source) - AROUND[0])
+        last = max(destination, source) + 1 + AROUND[1]
+        return tuple(self.strings_of(text)[first:last]), destination - first, source - first
 
     def destinations(self, cells: Cells) -> np.ndarray:
         """Where the cells' destinations are among all tokens."""
