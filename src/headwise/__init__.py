@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from headwise.model.model import Model as Model
     from headwise.naming.result import NamesResult as NamesResult
     from headwise.naming.run import find_names as find_names
+    from headwise.portraits.portrait import HeadPortrait as HeadPortrait
+    from headwise.portraits.result import Atlas as Atlas
+    from headwise.portraits.study import atlas as atlas
+    from headwise.portraits.study import head_portrait as head_portrait
     from headwise.progress import Progress as Progress
     from headwise.scale.cluster import RayCluster as RayCluster
     from headwise.show.widget import widget as widget
@@ -87,6 +91,9 @@ _NAMES = {
     "model.model": "Model",
     "naming.result": "NamesResult",
     "naming.run": "find_names",
+    "portraits.portrait": "HeadPortrait",
+    "portraits.result": "Atlas",
+    "portraits.study": "atlas head_portrait",
     "progress": "Progress",
     "scale.cluster": "RayCluster",
     "show.widget": "widget",

@@ -256,7 +256,7 @@ class CellsJob(ValueJob):
 
 
 def strongest_of(flat: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest score of each text and its cell, [s, n] each, from scores [s, n, T·T] that are −inf where no cell is."""
+    """The largest score of each text and its cell, [s, n] each; scores [s, n, T·T] are −inf where there is no cell."""
     found = flat.max(-1)
     return found.values, found.indices
 
