@@ -34,6 +34,7 @@ ORDER: list[tuple[str, ...]] = [
     ("survey",),
     ("families", "sinks", "sparsity"),
     ("naming",),
+    ("portraits",),
     ("toy",),
     ("show",),
     ("app",),
@@ -52,6 +53,7 @@ MAY_FORWARD = {
     "sinks",
     "sparsity",
     "naming",
+    "portraits",
     "bases",
     "toy",
 }

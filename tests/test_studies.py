@@ -14,6 +14,7 @@ from box_runs import lines
 from toy_answers import answer_lines, contents, small_model, write_lines
 
 import headwise
+from headwise.corpus import Corpus
 
 
 def features(folder: Path) -> Any:
@@ -39,7 +40,13 @@ def families(folder: Path) -> Any:
     return headwise.find_families(folder / "circuits")
 
 
-@pytest.mark.parametrize("find", [features, sinks, sparsity, families])
+def atlas(folder: Path) -> Any:
+    texts = tuple(line["prompt"] for line in answer_lines(8))
+    corpus = Corpus("answers", texts, ("answers",) * len(texts))
+    return headwise.atlas(small_model(), "L1H1,L2H1", corpus=corpus, cells=2)
+
+
+@pytest.mark.parametrize("find", [features, sinks, sparsity, families, atlas])
 def test_a_result_has_the_shape_of_every_study(
     find: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Find in many": {
         "heads": "rank every head of the model on a task",
+        "head": "everything known about one head on a page, or an atlas of all heads",
         "features": "find a task's heads and features, and test them on unseen words",
         "circuits": "trace the circuits of many prompts of a task into one folder",
         "families": "families of a run's circuits: how many, what differs, are they causal",

@@ -299,6 +299,16 @@ LabelledTask = Annotated[str, _LABELLED]
 OptionalLabelledTask = Annotated[str | None, _LABELLED]
 _ANSWERS = _task("ioi, greater-than, pronouns, facts, or a .jsonl file of prompts.", _answers, names.ANSWERS)
 AnswerTask = Annotated[str, _ANSWERS]
+TaskPrompts = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        help="Read the prompts of ioi, greater-than, pronouns, facts, or of a .jsonl file.",
+        metavar="TASK",
+        callback=_answers,
+        autocompletion=_starting(names.ANSWERS),
+    ),
+]
 OptionalTask = Annotated[str | None, _ANSWERS]
 Pairs = Annotated[int | None, typer.Option(min=2, help="binding: entity–box pairs in a prompt.")]
 Categories = Annotated[

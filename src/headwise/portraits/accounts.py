@@ -67,6 +67,7 @@ class CellAccount:
     """[K]: the signs of query and key in each channel."""
     place: PlaceSplit
     raised: tuple[TokenEffect, ...]
+    lowered: tuple[TokenEffect, ...]
     read: str
     """The token that was read, written as the raised ones are."""
     follows: str | None
@@ -118,6 +119,7 @@ def account_of(up: PromptWrites, item: TextCells, cell: Cell) -> CellAccount:
         poles=tuple(poles[channel] for channel in range(len(poles))),
         place=place_split(up, table),
         raised=done.raised,
+        lowered=done.lowered,
         read=text(ids[cell.key]),
         follows=text(ids[cell.query + 1]) if cell.query + 1 < len(ids) else None,
     )

@@ -14,8 +14,7 @@ from headwise.intervals import as_share, estimate
 from headwise.known_names import pole_of
 from headwise.naming.texts import Texts
 from headwise.portraits.accounts import SIDES, CellAccount, stacked, writers_below
-from headwise.portraits.peaks import HeadPeaks
-from headwise.portraits.portrait import (
+from headwise.portraits.habits import (
     Account,
     CellInContext,
     ChannelHabit,
@@ -24,13 +23,15 @@ from headwise.portraits.portrait import (
     Does,
     ExplainedCell,
     Looks,
+    MovedToken,
     PlaceHabit,
-    RaisedToken,
     TokenShare,
     WriterHabit,
 )
+from headwise.portraits.peaks import HeadPeaks
 from headwise.randomness import keyed
 from headwise.types import Estimate, Head
+from headwise.why.consequence import TokenEffect
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -151,7 +152,7 @@ def account_from(
 def _explained(one: CellAccount, texts: Texts) -> ExplainedCell:
     _, query, key = one.cell
     context = CellInContext(one.text, *texts.around(one.text, query, key), one.attention)
-    return ExplainedCell(context, query, key, one.log_odds, one.place, one.raised)
+    return ExplainedCell(context, query, key, one.log_odds, one.place, one.raised, one.lowered)
 
 
 def _place(accounts: Sequence[CellAccount], mean: Estimated) -> PlaceHabit:
@@ -222,12 +223,32 @@ def most_often(parts: np.ndarray, most: int) -> tuple[np.ndarray, list[int]]:
 
 
 def _does(accounts: Sequence[CellAccount], mean: Estimated) -> Does:
-    raised = [(one, {effect.token for effect in one.raised}) for one in accounts]
-    counts = Counter(effect.token for one in accounts for effect in one.raised)
-    order = sorted(counts, key=lambda token: (-counts[token], token))[:TOKENS]
-    follows = [np.nan if one.follows is None else float(one.follows in some) for one, some in raised]
+    raised, lowered = ([_texts(effects) for effects in some] for some in _moved(accounts))
+
+    def share(said: Sequence[str | None], among: Sequence[set[str]], name: str) -> Estimate:
+        pairs = zip(said, among, strict=True)
+        return as_share(mean([np.nan if one is None else float(one in some) for one, some in pairs], name))
+
+    read, follows = [one.read for one in accounts], [one.follows for one in accounts]
     return Does(
-        copies=as_share(mean([float(one.read in some) for one, some in raised], "copies")),
-        foretells=None if np.isnan(follows).all() else as_share(mean(follows, "foretells")),
-        raised=tuple(RaisedToken(token, counts[token]) for token in order),
+        copies=share(read, raised, "copies"),
+        suppresses=share(read, lowered, "suppresses"),
+        foretells=share(follows, raised, "foretells") if any(follows) else None,
+        raised=_most_moved(raised),
+        lowered=_most_moved(lowered),
     )
+
+
+def _moved(accounts: Sequence[CellAccount]) -> tuple[list[tuple[TokenEffect, ...]], ...]:
+    return [one.raised for one in accounts], [one.lowered for one in accounts]
+
+
+def _texts(effects: Sequence[TokenEffect]) -> set[str]:
+    return {effect.token for effect in effects}
+
+
+def _most_moved(moved: Sequence[set[str]]) -> tuple[MovedToken, ...]:
+    """The tokens that are moved in most cells."""
+    counts = Counter(token for some in moved for token in some)
+    order = sorted(counts, key=lambda token: (-counts[token], token))[:TOKENS]
+    return tuple(MovedToken(token, counts[token]) for token in order)

@@ -27,6 +27,7 @@ from headwise.randomness import keyed
 from headwise.scale.stages import Stages, ValuesJob, batched
 from headwise.scale.work import Chunk
 from headwise.sinks.find import THRESHOLD, Parking, on_sinks, tokens_received
+from headwise.strings import counted
 from headwise.types import Head
 
 if TYPE_CHECKING:
@@ -205,6 +206,6 @@ def nothing_seen(head: Head, peaks: HeadPeaks, texts: int, least: float) -> Head
     """Why there is no portrait of a head that never attends beyond sinks."""
     most = float(peaks.attention.max()) if len(peaks) else 0.0
     return HeadwiseError(
-        f"{head} never gives {least:g} of its attention to a token that is no sink in these {texts} texts (the most is "
-        f"{most:.2f}): there is nothing to portray; choose another head or other texts"
+        f"{head} never gives {least:g} of its attention to a token that is no sink in {counted(texts, 'text')} (the "
+        f"most is {most:.2f}): there is nothing to portray; choose another head or other texts"
     )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from headwise.errors import HeadwiseError
 from headwise.frames import frame
 from headwise.known_names import NamesLike
-from headwise.portraits.portrait import SCHEMA, HeadPortrait, SinkPlace
+from headwise.portraits.habits import SinkPlace
+from headwise.portraits.portrait import SCHEMA, HeadPortrait
 from headwise.strings import counted
 from headwise.types import Head, HeadLike
 
@@ -162,6 +163,7 @@ def head_row(one: HeadPortrait) -> dict[str, Any]:
         "most": one.looks.most,
         "reason": None if account is None else account.place.reason,
         "copies": None if account is None else account.does.copies.mean,
+        "suppresses": None if account is None else account.does.suppresses.mean,
         "to": one.looks.to[0].token if one.looks.to else None,
         "query_writer": first["query"][0].writer.name if first and first["query"] else None,
         "key_writer": first["key"][0].writer.name if first and first["key"] else None,

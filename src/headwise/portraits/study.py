@@ -26,6 +26,7 @@ from headwise.naming.strongest import Strongest, StrongestJob
 from headwise.naming.texts import Texts
 from headwise.portraits.accounts import CELLS, drawn_cells, find_accounts
 from headwise.portraits.assemble import account_from, looks_of
+from headwise.portraits.habits import CellInContext, SinkPlace
 from headwise.portraits.peaks import (
     KEYS,
     PICTURED,
@@ -36,7 +37,7 @@ from headwise.portraits.peaks import (
     refuse_short,
     text_order,
 )
-from headwise.portraits.portrait import CellInContext, HeadPortrait, SinkPlace
+from headwise.portraits.portrait import HeadPortrait
 from headwise.portraits.result import KIND, Atlas
 from headwise.progress import Progress
 from headwise.randomness import seeded

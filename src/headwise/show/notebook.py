@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from headwise.contrast.unlabelled.result import UnlabelledResult
     from headwise.families.result import FamiliesResult
     from headwise.naming.result import NamesResult
+    from headwise.portraits.portrait import HeadPortrait
+    from headwise.portraits.result import Atlas
     from headwise.sinks.result import SinksResult
     from headwise.sparsity.result import SparsityResult
     from headwise.survey.records import CircuitRun
@@ -90,6 +92,39 @@ def sinks_result(found: SinksResult) -> str:
     sinks = Table(("token", "position", "prompts", share, attention), rows)
     parked = f"{len(found.parked)} of {found.attention.numel()} heads park their attention on sinks"
     return notebook(f"Sinks in {found.model}: {parked}.", sinks.html(bare=True))
+
+
+def head_portrait(found: HeadPortrait) -> str:
+    """A head in sentences, its strongest cells, and who shapes it."""
+    from headwise.portraits.sentence import sentences
+
+    cells = Table(
+        ("from", "to", TableColumn(name="attention", format=".2f")),
+        [(repr(c.tokens[c.destination]), repr(c.tokens[c.source]), c.value) for c in found.looks.strongest],
+        caption="Strongest cells beside sinks",
+    )
+    blocks = [cells.html(bare=True)]
+    if found.account is not None:
+        often, part = (
+            TableColumn(name="takes part in", format=".0%"),
+            TableColumn(name="log-odds", format="+.2f"),
+        )
+        rows = [(w.side, w.writer.name, w.often.mean, w.log_odds.mean) for w in found.account.writers]
+        blocks.append(Table(("side", "writer", often, part), rows, caption="Who shapes it").html(bare=True))
+    return notebook(" ".join(sentences(found)), *blocks)
+
+
+def atlas(found: Atlas) -> str:
+    """How many heads there are of each kind, and the first of them."""
+    rows = [
+        (str(one.head), one.kind, None if one.on_sinks is None else one.on_sinks.mean, repr(token.token))
+        for one in found.portraits
+        for token in one.looks.to[:1]
+    ]
+    sinks = TableColumn(name="on sinks", format=".0%")
+    kinds = ", ".join(f"{number} {kind}" for kind, number in found.kinds.items())
+    shown = Table(("head", "kind", sinks, "attends to"), rows, limit=EDGES)
+    return notebook(f"{len(found)} heads of {found.model}: {kinds}.", shown.html(bare=True))
 
 
 def names_result(found: NamesResult) -> str:

@@ -20,9 +20,11 @@ import plotly.graph_objects as go
 
 from headwise import files
 from headwise.show.kit import markdown
+from headwise.show.kit.context import in_context
 from headwise.show.kit.escape import attribute, script_json, text
 from headwise.show.kit.figures import POINTS, figure_table, inert
 from headwise.show.kit.page import page, part, script
+from headwise.show.kit.picture import picture
 from headwise.show.kit.table import Table
 from headwise.show.kit.theme import DARK, styled
 
@@ -48,7 +50,33 @@ class Figure:
     table: Table | None = None
 
 
-Block = Markdown | Table | Figure
+@dataclass(frozen=True)
+class ShownCell:
+    """A cell in its text, and a few words beside it."""
+
+    tokens: Sequence[str]
+    destination: int
+    source: int
+    note: str
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells in their texts. With a ``title`` they are folded away below it."""
+
+    cells: Sequence[ShownCell]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Dots, as :func:`~headwise.show.kit.picture.picture` takes them, and what they show."""
+
+    rows: Sequence[str]
+    caption: str
+
+
+Block = Markdown | Table | Figure | Cells | Picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +91,14 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A whole page. ``facts`` are the few numbers at its top."""
+    """A whole page. ``facts`` are the few numbers at its top, ``back`` the words and the file of the page that leads
+    here."""
 
     title: str
     sections: Sequence[Section]
     subtitle: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
+    back: tuple[str, str] | None = None
 
     def html(self) -> str:
         """The page as one string."""
@@ -77,6 +107,9 @@ class Report:
         links = "".join(
             f'<a href="#s{i}">{text(s.title)}</a>' for i, s in enumerate(self.sections) if s.title
         )
+        if self.back is not None:
+            words, file = self.back
+            links = f"<a href={attribute(file)}>← {text(words)}</a>{links}"
         facts = "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for k, v in self.facts.items())
         parts = {
             "title": text(self.title),
@@ -124,11 +157,27 @@ def _section(index: int, section: Section, specs: list[str]) -> str:
     return f'<details class=fold id="s{index}"><summary>{head}{note}</summary>{blocks}</details>'
 
 
+def _cells(block: Cells) -> str:
+    items = "".join(
+        f"<li>{in_context(one.tokens, one.destination, one.source)} <small>{text(one.note)}</small></li>"
+        for one in block.cells
+    )
+    listed = f"<ul class=cells>{items}</ul>"
+    return f"<details><summary>{text(block.title)}</summary>{listed}</details>" if block.title else listed
+
+
 def _block(block: Block, specs: list[str]) -> str:
     if isinstance(block, Markdown):
         return markdown.html(block.body)
     if isinstance(block, Table):
         return block.html()
+    if isinstance(block, Cells):
+        return _cells(block)
+    if isinstance(block, Picture):
+        caption = f"<figcaption>{markdown.inline(block.caption)}</figcaption>"
+        return (
+            f"<figure class=small>{picture(block.rows, markdown.unmarked(block.caption))}{caption}</figure>"
+        )
     number = len(specs)
     spec = inert(block.figure)
     for trace in spec["data"]:

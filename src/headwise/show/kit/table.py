@@ -24,11 +24,13 @@ _INLINE = "padding:2px 18px 2px 0;white-space:pre;font:inherit;text-align:"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableColumn:
-    """A column: its name, how its numbers are written (``.2f``), and whether text in it is aligned as numbers."""
+    """A column: its name, how its numbers are written (``.2f``), whether text in it is aligned as numbers, and whether
+    numbers from 0 to 1 have a bar behind them."""
 
     name: str
     format: str = ".4g"
     number: bool = False
+    bar: bool = False
 
 
 TableColumns = Mapping[str | TableColumn, Callable[[Listed], Entry]]
@@ -114,6 +116,9 @@ def _cell(value: Entry, column: TableColumn, style: str) -> str:
             if isinstance(value, str)
             else f"<td{style}>{shown}</td>"
         )
+    if column.bar and value == value:
+        style += f' style="--share:{min(max(value, 0.0), 1.0):.1%}"'
+        style = style.replace(" class=n", ' class="n bar"')
     exact = f"{value:.{RAW}g}"
     raw = f" title={attribute(exact)}" if value == value and shown != exact else ""
     return f"<td{style}{raw}>{shown}</td>"

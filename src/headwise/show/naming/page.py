@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headwise.files import write_text
 from headwise.known_names import anchor
+from headwise.show.kit.context import in_context
 from headwise.show.kit.escape import attribute, text
 from headwise.show.kit.page import page, script
 
@@ -191,17 +192,9 @@ def _details(one: NamedSubject) -> str:
 
 
 def _example(example: CellExample) -> str:
-    shown = []
-    for at, token in enumerate(example.tokens):
-        both = at == example.destination == example.source
-        kind = (
-            "both" if both else "to" if at == example.destination else "from" if at == example.source else ""
-        )
-        said = text(token)
-        title = {"both": "attends to itself", "to": "attends", "from": "is attended to", "": ""}[kind]
-        shown.append(f"<mark class={kind} title={attribute(title)}>{said}</mark>" if kind else said)
+    shown = in_context(example.tokens, example.destination, example.source)
     holds = "the name holds" if example.holds else "the name does not hold"
-    return f"<li><bdi>{''.join(shown)}</bdi> <small>{example.score:+.2f}, {holds}</small></li>"
+    return f"<li>{shown} <small>{example.score:+.2f}, {holds}</small></li>"
 
 
 def _bands(one: NamedSubject) -> str:

@@ -1,0 +1,1 @@
+"""Portraits of heads, and the atlas of a model."""
