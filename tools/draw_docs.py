@@ -223,7 +223,7 @@ def family() -> None:
 
 
 def house() -> None:
-    card = Card(860, 446, "The rooms of headwise, from left to right")
+    card = Card(860, 512, "The rooms of headwise, from left to right")
     columns = [
         ("input", LINE, {"tasks": "prompts with labels\nor answers", "corpus": "ordinary text"}),
         ("model", BLUE, {"model": "load, capture, edit,\nsplit, check"}),
@@ -242,6 +242,7 @@ def house() -> None:
                 "sinks": "parked attention",
                 "sparsity": "how few channels",
                 "naming": "names that are tested",
+                "portraits": "one head, all heads",
             },
         ),
         (
@@ -263,14 +264,14 @@ def house() -> None:
             card.arrow(x + 126, 83, x + 138, 83, ink=INK)
     card.box(
         20,
-        398,
+        464,
         824,
         32,
         "types · tokens · files · jsons · validation · randomness · intervals · progress      "
         "scale: long work in a folder",
         size=12,
     )
-    card.text(432, 388, "below every room: value types and small helpers", size=11)
+    card.text(432, 454, "below every room: value types and small helpers", size=11)
     card.write("house")
 
 

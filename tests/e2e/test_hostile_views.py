@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,6 +28,8 @@ from headwise.show.contrast.report import attribution_report, features_report
 from headwise.show.contrast.unlabelled import unlabelled_report
 from headwise.show.families.report import families_report
 from headwise.show.naming.page import names_page
+from headwise.show.portraits.atlas import index_page
+from headwise.show.portraits.page import portrait_report
 from headwise.show.sinks.report import sinks_report
 from headwise.show.sparsity.report import sparsity_report
 from headwise.show.why.page import page as why_page
@@ -114,6 +116,32 @@ def test_the_test_would_notice(inert: Callable[[str], str]) -> None:
 def test_a_circuit(inert: Callable[[str], str], circuit: Circuit) -> None:
     assert "<img src=x" in inert(cell(circuit._repr_html_()))
     assert "<img src=x" in inert(circuit_page(circuit))
+
+
+def test_a_portrait_and_an_atlas(inert: Callable[[str], str]) -> None:
+    texts = tuple(s.text for s in sentences(8, 0, "hostile portraits"))
+    corpus = Corpus("c", texts, ("c",) * len(texts))
+    atlas = headwise.atlas(small_model(), "L1H1,L2H1", corpus=corpus, cells=2)
+
+    def hostile(value: Any) -> Any:
+        """The same value, every text of it hostile but what the program itself chose among."""
+        if isinstance(value, str):
+            return ALL
+        if isinstance(value, tuple):
+            return tuple(map(hostile, value))
+        if is_dataclass(value) and not isinstance(value, type | Head):
+            kept = ("picture", "basis", "role", "side", "writer", "pole", "reasons", "head", "config")
+            changed = {f.name: hostile(getattr(value, f.name)) for f in fields(value) if f.name not in kept}
+            return replace(value, **changed)
+        return value
+
+    spoiled = replace(hostile(atlas), config={**atlas.config, "corpus": ALL})
+    one = spoiled.of("L1H1")
+    assert one.looks.strongest[0].tokens[0] == ALL == one.account.cells[0].raised[0].token
+    for markup in (cell(one._repr_html_()), cell(spoiled._repr_html_())):
+        assert "<img src=x" in inert(markup)
+    assert "<img src=x" in inert(portrait_report(one).html())
+    assert "<img src=x" in inert(index_page(spoiled))
 
 
 def test_an_explanation(inert: Callable[[str], str], why: Explanation) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headwise.scale.folder import RunFolder
 
 KIND = "atlas"
-MAKE = "headwise head --all --out DIR"
+MAKE = "headwise head HEAD --out DIR"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

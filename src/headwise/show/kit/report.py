@@ -61,7 +61,7 @@ class ShownCell:
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellList:
     """Cells in their texts. With a ``title`` they are folded away below it."""
 
     cells: Sequence[ShownCell]
@@ -76,7 +76,7 @@ class Picture:
     caption: str
 
 
-Block = Markdown | Table | Figure | Cells | Picture
+Block = Markdown | Table | Figure | CellList | Picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ def _section(index: int, section: Section, specs: list[str]) -> str:
     return f'<details class=fold id="s{index}"><summary>{head}{note}</summary>{blocks}</details>'
 
 
-def _cells(block: Cells) -> str:
+def _cells(block: CellList) -> str:
     items = "".join(
         f"<li>{in_context(one.tokens, one.destination, one.source)} <small>{text(one.note)}</small></li>"
         for one in block.cells
@@ -171,7 +171,7 @@ def _block(block: Block, specs: list[str]) -> str:
         return markdown.html(block.body)
     if isinstance(block, Table):
         return block.html()
-    if isinstance(block, Cells):
+    if isinstance(block, CellList):
         return _cells(block)
     if isinstance(block, Picture):
         caption = f"<figcaption>{markdown.inline(block.caption)}</figcaption>"

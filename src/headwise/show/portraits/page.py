@@ -10,7 +10,7 @@ from headwise.portraits.assemble import FIRST
 from headwise.portraits.peaks import KEYS
 from headwise.portraits.sentence import sentences
 from headwise.show.kit.markdown import Prose, literal
-from headwise.show.kit.report import Block, Cells, Markdown, Picture, Report, Section, ShownCell, Table
+from headwise.show.kit.report import Block, CellList, Markdown, Picture, Report, Section, ShownCell, Table
 from headwise.show.kit.table import TableColumn, TableColumns
 from headwise.show.kit.terminal import quoted
 from headwise.show.naming.known import accuracy_of
@@ -127,8 +127,8 @@ def _ordinal(number: int) -> str:
     return "Strongest tenth" if number == 0 else "Weakest tenth" if number == 9 else f"Tenth {number + 1}"
 
 
-def _cells(cells: Iterable[CellInContext], note: str, title: str = "") -> Cells:
-    return Cells(
+def _cells(cells: Iterable[CellInContext], note: str, title: str = "") -> CellList:
+    return CellList(
         [ShownCell(one.tokens, one.destination, one.source, note.format(one.value)) for one in cells], title
     )
 
@@ -142,7 +142,7 @@ def _account(one: HeadPortrait, account: Account, known: KnownNames | None) -> l
         (name, _interval(getattr(place, name)), place.reasons.get(name))
         for name in ("content", "place", "interaction")
     ]
-    if place.level.mean:
+    if abs(place.level.mean) >= 0.005:  # only under a soft-cap
         rows.append(("level", _interval(place.level), None))
     columns = ("part", "mean log-odds (95 %)", TableColumn(name="helps most in", **SHARE))
     why = [Markdown(PROSE("why", cells=len(account.cells))), Table(columns, rows), Markdown(PROSE("place"))]
@@ -237,7 +237,7 @@ def _does(account: Account) -> list[Block]:
 def _explained(account: Account) -> Section:
     return Section(
         "The explained cells",
-        [Cells([_cell(one) for one in account.cells])],
+        [CellList([_cell(one) for one in account.cells])],
         fold=True,
         note=f"{len(account.cells)} cells of the strongest tenth, one per text",
     )
@@ -266,7 +266,8 @@ def _sinks(one: HeadPortrait) -> Section:
         TableColumn(name="attention received", format=".2f"),
     )
     rows = [(place.position, place.share, place.received) for place in one.sinks]
-    blocks: list[Block] = [Markdown(PROSE("sinks", threshold=THRESHOLD)), Table(columns, rows)]
+    blocks: list[Block] = [Markdown(PROSE("sinks", threshold=THRESHOLD))]
+    blocks.append(Table(columns, rows) if rows else Markdown("These texts have none."))
     if one.on_sinks is not None:
         a = one.on_sinks
         between = f"95 %: {percent(a.low)} to {percent(a.high)}"
