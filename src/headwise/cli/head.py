@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwise.cli import options
+from headwise.cli import options, sharing
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
@@ -50,7 +50,8 @@ def head(
     model: options.Model = None,
     out: options.Out = None,
     html: options.Html = None,
-    workers: options.MoreWorkers = 1,
+    workers: sharing.MoreWorkers = None,
+    ray: sharing.Ray = None,
     as_json: options.Json = False,
 ) -> None:
     """Everything known about one head on one page, or an atlas of all heads.
@@ -92,7 +93,7 @@ def head(
             basis=basis,
             seed=seed,
             out=out,
-            workers=workers,
+            workers=sharing.share_work(workers, ray),
             progress=progress,
         )
     _finish(found, known, every, out, html, as_json)

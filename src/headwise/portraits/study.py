@@ -41,6 +41,7 @@ from headwise.portraits.portrait import HeadPortrait
 from headwise.portraits.result import KIND, Atlas
 from headwise.progress import Progress
 from headwise.randomness import seeded
+from headwise.scale.cluster import WorkSharing
 from headwise.scale.engines import engine_for
 from headwise.scale.stages import Stages
 from headwise.scale.study import run_study
@@ -77,7 +78,7 @@ def head_portrait(
     basis: BasisKind = "singular",
     seed: int = 0,
     out: str | Path | None = None,
-    workers: int = 1,
+    workers: WorkSharing = 1,
     progress: Progress | None = None,
 ) -> HeadPortrait:
     """Everything known about one head: role, where it looks, why, who shapes it, what it does with what it reads.
@@ -107,7 +108,8 @@ def head_portrait(
         A folder that keeps the run; one that was interrupted is continued.
     workers:
         Processes that share the work; above 1, each loads the model anew (in a script, call this under
-        ``if __name__ == "__main__":``). What is found does not depend on it.
+        ``if __name__ == "__main__":``). Or a :class:`~headwise.scale.cluster.RayCluster`. What is found does not depend
+        on it.
     progress:
         Told the stage, how many of its texts are done, and how many there are.
 
@@ -146,7 +148,7 @@ def atlas(
     basis: BasisKind = "singular",
     seed: int = 0,
     out: str | Path | None = None,
-    workers: int = 1,
+    workers: WorkSharing = 1,
     progress: Progress | None = None,
 ) -> Atlas:
     """Portraits of all heads of a model, or of some, from the same texts.
@@ -176,7 +178,8 @@ def atlas(
         A folder that keeps the run; one that was interrupted is continued.
     workers:
         Processes that share the work; above 1, each loads the model anew (in a script, call this under
-        ``if __name__ == "__main__":``). What is found does not depend on it.
+        ``if __name__ == "__main__":``). Or a :class:`~headwise.scale.cluster.RayCluster`. What is found does not depend
+        on it.
     progress:
         Told the stage, how many of its texts are done, and how many there are.
 
