@@ -37,6 +37,7 @@ ORDER: list[tuple[str, ...]] = [
     ("portraits",),
     ("toy",),
     ("show",),
+    ("research",),
     ("app",),
     ("cli",),
 ]

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from headwise.portraits.study import atlas as atlas
     from headwise.portraits.study import head_portrait as head_portrait
     from headwise.progress import Progress as Progress
+    from headwise.research.reproduce import Reproduced as Reproduced
+    from headwise.research.reproduce import reproduce as reproduce
     from headwise.scale.cluster import RayCluster as RayCluster
     from headwise.show.widget import widget as widget
     from headwise.sinks.result import SinksResult as SinksResult
@@ -95,6 +97,7 @@ _NAMES = {
     "portraits.result": "Atlas",
     "portraits.study": "atlas head_portrait",
     "progress": "Progress",
+    "research.reproduce": "Reproduced reproduce",
     "scale.cluster": "RayCluster",
     "show.widget": "widget",
     "sinks.result": "SinksResult",

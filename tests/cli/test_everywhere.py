@@ -54,6 +54,7 @@ def test_the_overview_names_every_verb_once_under_its_heading() -> None:
         "Look at one prompt:": ["app", "attention", "explain", "trace", "intervene"],
         "Find in many:": ["heads", "head", "features", "circuits", "families", "sinks", "name", "sparsity"],
         "Worlds with known answers:": ["toy"],
+        "The research behind it:": ["reproduce"],
         "Models:": ["models", "calibrate", "corpus", "doctor"],
         "Beyond one machine:": ["copy"],
         "Shell:": ["completion"],

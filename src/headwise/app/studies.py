@@ -13,35 +13,24 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 from headwise import jsons
 from headwise.app import wire_runs as wire
 from headwise.app.runs import Run
 from headwise.errors import HeadwiseError
 from headwise.files import write_json, write_text
+from headwise.scale.commands import begin_command, end_command
 from headwise.strings import printable, shortened
 from headwise.validation import check
 
 ASKED, LOG, RUN, PROMPT = "study.json", "log.txt", "run", "prompt.txt"
 TAIL = 4000
 """Bytes at the end of the log that are looked at."""
-# Its input is a pipe that ends when the app does, however the app ends.
-CHILD = """\
-import os, sys, threading
-def watch():
-    sys.stdin.buffer.read()
-    os._exit(130)
-threading.Thread(target=watch, daemon=True).start()
-from headwise.cli.main import run
-run()
-"""
 _PROGRESS = re.compile(r"headwise: (.{1,200}?): (\d{1,12}) of (\d{1,12}) \w+(?:, (.{1,40}) left)?")
 _STAGE = re.compile(r"headwise: (.{1,200})")
 _NAME = re.compile(r"\d{8}-\d{6}-[a-z]{1,12}(-\d{1,4})?")
@@ -187,7 +176,7 @@ class Studies:
             model = [] if self.model is None else ["--model", self.model]
             study.stopped = False
             with (study.path / LOG).open("ab") as log:
-                study.process = _started([*study.arguments(), *model], log)
+                study.process = begin_command([*study.arguments(), *model], said=log)
 
     def stop(self, study: BegunStudy) -> None:
         """End its process; what is done stays."""
@@ -195,12 +184,7 @@ class Studies:
             if study.process is None or not study.running:
                 return
             study.stopped = True
-            study.process.terminate()
-            try:
-                study.process.wait(10)
-            except subprocess.TimeoutExpired:
-                study.process.kill()
-                study.process.wait()
+            end_command(study.process)
 
     def close(self) -> None:
         for study in self:
@@ -216,15 +200,3 @@ def _found(path: Path) -> BegunStudy | None:
         return BegunStudy(path.absolute(), check(wire.AnyStudy, {"study": data}, ASKED).study)
     except HeadwiseError:
         return None
-
-
-def _started(arguments: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=log,
-        env={**os.environ, "HEADWISE_PROGRESS": "1", "NO_COLOR": "1"},
-        # Ctrl-C in the terminal is for the app, which then ends its studies.
-        start_new_session=True,
-    )

@@ -38,6 +38,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "sparsity": "how few channels carry a task's attention, beside rotated ones",
     },
     "Worlds with known answers": {"toy": "payload, alignment, training"},
+    "The research behind it": {"reproduce": "the paper's or the talk's figures and tables, made again"},
     "Models": {
         "models": "list, get and remove models",
         "calibrate": "measure what flows through every head, for balanced channels",

@@ -13,12 +13,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 
-from headwise import files
+from headwise import files, jsons
 from headwise.show.kit import markdown
 from headwise.show.kit.context import in_context
 from headwise.show.kit.escape import attribute, script_json, text
@@ -200,3 +201,34 @@ def _block(block: Block, specs: list[str]) -> str:
         f'aria-label={attribute(markdown.unmarked(block.caption) or "figure")} style="height:{height}px"></div></div>'
         f"{caption}{numbers}</figure>"
     )
+
+
+def figures_in(page: Path) -> list[tuple[str, go.Figure]]:
+    """The figures of a page that a report wrote, each with its caption as plain text."""
+    reader = _Figures()
+    reader.feed(page.read_text(encoding="utf-8"))
+    return [(reader.captions[name], go.Figure(jsons.parse(spec))) for name, spec in reader.specs.items()]
+
+
+class _Figures(HTMLParser):
+    """Captions and specifications by the figures' ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.captions: dict[str, str] = {}
+        self.specs: dict[str, str] = {}
+        self._inside: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if found.get("class") == "plot":
+            self.captions[str(found["id"])] = str(found["aria-label"])
+        if tag == "script" and found.get("class") == "spec":
+            self._inside = str(found["data-for"])
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside is not None:
+            self.specs[self._inside] = self.specs.get(self._inside, "") + data
