@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from headwise.cli import options
+from headwise.cli import options, sharing
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
@@ -29,7 +29,8 @@ def reproduce(
         Path | None,
         typer.Option(help="Folder of all studies; the same command continues there.", metavar="DIR"),
     ] = None,
-    workers: options.MoreWorkers = 1,
+    workers: sharing.MoreWorkers = None,
+    ray: sharing.Ray = None,
     as_json: options.Json = False,
 ) -> None:
     """Make every figure and table of the paper or the talk again, beside what it says.
@@ -41,7 +42,10 @@ def reproduce(
     from headwise.research.reproduce import reproduce as make
 
     folder = out or Path(f"reproduced-{work}{'-quick' if quick else ''}")
-    engine = ("--workers", str(workers)) if workers > 1 else ()
+    engine = (
+        *(() if workers is None else ("--workers", str(workers))),
+        *(() if ray is None else (f"--ray={ray}",)),
+    )
     with stage_bars(lambda _stage: "study") as progress:
         found = make(work, model, out=folder, quick=quick, engine=engine, progress=progress)
     reproduced_report(found).write(folder / "report.html")
