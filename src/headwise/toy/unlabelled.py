@@ -40,9 +40,18 @@ def attention_rows(q: Tensor, keys: Tensor, scale: float) -> AttentionRows:
 
 
 def recover_cell(
-    trained: Trained, cell: int, *, samples: int = SAMPLES, fresh: bool = False, seed: int = 0
+    trained: Trained,
+    cell: int,
+    *,
+    samples: int = SAMPLES,
+    fresh: bool = False,
+    energy: float = 0.99,
+    seed: int = 0,
 ) -> Recovered:
-    """Features of one payload head without labels, beside its latents; ``fresh`` takes the untrained head."""
+    """Features of one payload head without labels, beside its latents; ``fresh`` takes the untrained head.
+
+    ``energy`` is the share of ΔC's energy at which the span ends.
+    """
     setup, ranks = trained.world.setup, trained.world.setup.cells[cell]
     world = trained.world.only(cell)
     weights = {name: value[cell : cell + 1] for name, value in trained.weights.items()}
@@ -50,7 +59,7 @@ def recover_cell(
         weights = init_weights(world.setup)
     rows, _ = _rows(world, weights, samples, "unlabelled")
     held, batch = _rows(world, weights, samples // 2, "unlabelled", "held out")
-    contrast = SelfContrast(seed=seed).fit(rows)
+    contrast = SelfContrast(seed=seed, energy=energy).fit(rows)
     record: dict[str, Any] = {
         "d_head": setup.d_head,
         "latents": setup.latents,

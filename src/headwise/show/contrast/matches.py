@@ -31,20 +31,8 @@ COLUMNS = {
 
 
 def alignment_cells(run: FeaturesResult) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """A table of text: every feature's retrieval and correlation, each beside its nulls."""
-    header = (
-        "head",
-        "feature",
-        "by",
-        "retrieval",
-        "shuffled",
-        "placebo",
-        "q",
-        "correlation",
-        "placebo",
-        "q",
-        "",
-    )
+    """A table of text: every feature's retrieval and correlation, each beside the larger mean of its nulls."""
+    header = ("head", "feature", "by", "retrieval", "null", "q", "correlation", "null", "q", "supported")
     rows = []
     for first in where(run.alignment, measure="retrieval"):
         (second,) = where(run.alignment, head=first.head, name=first.name, measure="correlation")
@@ -52,13 +40,12 @@ def alignment_cells(run: FeaturesResult) -> tuple[tuple[str, ...], list[tuple[st
             (
                 first.head,
                 first.name,
-                f"{first.by} ({first.classes})",
+                first.by,
                 f"{first.value:.2f}",
-                f"{first.shuffled_value:.2f}",
-                f"{first.placebo_value:.2f}",
+                f"{max(first.shuffled_value, first.placebo_value):.2f}",
                 f"{first.q_value:.3f}",
                 f"{second.value:+.2f}",
-                f"{second.placebo_value:+.2f}",
+                f"{max(second.shuffled_value, second.placebo_value):+.2f}",
                 f"{second.q_value:.3f}",
                 _both(first, second),
             )
@@ -68,7 +55,7 @@ def alignment_cells(run: FeaturesResult) -> tuple[tuple[str, ...], list[tuple[st
 
 def _both(*rows: AlignmentRow) -> str:
     held = [row.measure for row in rows if row.supported]
-    return "supported" if len(held) == len(rows) else f"{held[0]} alone" if held else "not supported"
+    return "yes" if len(held) == len(rows) else f"{held[0]} alone" if held else "no"
 
 
 def beside(run: FeaturesResult, head: str, name: str) -> str:
