@@ -35,8 +35,8 @@ SHAPES = {
     "line, uneven": "line",
     "curve": "curve",
     "circle": "circle",
-    "mixture": "reducible",
-    "separable": "reducible",
+    "mixture": "beyond a line",
+    "separable": "beyond a line",
     "none": "none",
 }
 

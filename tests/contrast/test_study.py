@@ -243,6 +243,15 @@ def test_a_head_whose_keys_make_no_difference_is_named(monkeypatch):
         find_features(MODEL, "binding", **SMALL)
 
 
+def test_test_prompts_of_one_cluster_are_refused():
+    """Two prompts of one scene: every interval over them would be a point."""
+    said = (
+        r"the test prompts of 'binding' \(2\) are a single pair: give more, so that what is found can be told"
+    )
+    with pytest.raises(HeadwiseError, match=said):
+        find_features(MODEL, "binding", prompts=8, test=2, scan=4)
+
+
 def test_chosen_heads_whose_keys_make_no_difference_are_skipped(monkeypatch, tmp_path):
     idle, good = headwise.Head(0, 1), [headwise.Head(1, 2), headwise.Head(2, 0)]
     named = find_features(MODEL, "binding", heads=good, **SMALL)

@@ -11,9 +11,9 @@ from tiny import tiny
 from toy_answers import contents, labelled_lines, small_model, write_lines
 
 import headwise
+from headwise.claims import claim
 from headwise.contrast.attribution import attribute_prompt
 from headwise.contrast.bank import BankFeature, FeatureBank
-from headwise.contrast.unlabelled import pairs as pairs_module
 from headwise.contrast.unlabelled.collect import (
     PART,
     HeadVectors,
@@ -25,14 +25,14 @@ from headwise.contrast.unlabelled.collect import (
 from headwise.contrast.unlabelled.given import corpus_given
 from headwise.contrast.unlabelled.held_out import ExplainedShare, span_logits
 from headwise.contrast.unlabelled.one_head import HeadTexts, find_in_head
-from headwise.contrast.unlabelled.pairs import judged, swap_difference, writer_test
+from headwise.contrast.unlabelled.pairs import FeaturePair, PairTest, judged, swap_difference, writer_test
 from headwise.contrast.unlabelled.result import UnlabelledResult
 from headwise.contrast.unlabelled.writers import writer_profiles
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
 from headwise.scale.work import Chunk, cut
 from headwise.toy.language import sentences
-from headwise.types import Estimate, Head
+from headwise.types import Head
 
 pytestmark = pytest.mark.slow
 
@@ -232,20 +232,31 @@ def test_pairs_are_told_apart_only_by_what_differs() -> None:
     other = torch.randn(1, 9, generator=g) + 0.3 * torch.randn(12, 9, generator=g)
     alike, apart = writer_test(same[:12], same[12:], 0), writer_test(same[:12], other, 0)
     assert alike is not None and apart is not None
-    assert alike[2] > 0.05
-    assert apart[2] <= 0.002 and apart[0] > apart[1]
+    assert alike.claim.p > 0.05
+    assert apart.claim.p <= 0.002 and apart.difference > 0
     unit = torch.arange(40)
     own, theirs = unit < 20, unit >= 20
     moved = torch.stack([own * 2.0 + 0.1, theirs * 2.0 + 0.1]) + 0.1 * torch.randn(2, 40, generator=g)
     told = swap_difference(own, theirs, moved, unit, 0)
-    assert told is not None and told.low > 0
+    assert told is not None and told.claim.p <= 0.002
+    assert told.difference == pytest.approx(2.0, abs=0.2)
     none = swap_difference(own, theirs, moved[[0, 0]], unit, 0)
-    assert none is not None and none.low <= 0
+    assert none is not None and none.claim.p > 0.5
+    # One side alone does not tell them apart: the second's swap does no more than the first's in its own cells.
+    half = swap_difference(own, theirs, torch.stack([moved[0], 0 * moved[0] + 0.1]), unit, 0)
+    assert half is not None and half.claim.p > 0.05
     assert swap_difference(own & (unit < 2), theirs, moved, unit, 0) is None
-    for swaps, writers, by in ((told, alike, ("swaps",)), (none, apart, ("writers",)), (none, alike, ())):
-        pair = judged(head="L0H0", names=("f1", "f2"), overlap=0.5, chance=0.2, swaps=swaps, writers=writers)
-        assert pair.by == by
-        assert ("could not be told apart" in pair.sentence) == (not by)
+    pairs = judged(
+        [
+            FeaturePair(
+                head="L0H0", first="f1", second="f2", overlap=0.5, chance=0.2, swaps=swaps, writers=writers
+            )
+            for swaps, writers in ((told, alike), (none, apart), (none, alike), (None, None))
+        ]
+    )
+    assert [pair.by for pair in pairs] == [("swaps",), ("writers",), (), ()]
+    assert ["could not be told apart" in pair.sentence for pair in pairs] == [False, False, True, True]
+    assert pairs[0].swaps is not None and pairs[0].swaps.claim.q > pairs[0].swaps.claim.p
 
 
 def test_the_writers_test_keeps_its_level() -> None:
@@ -255,7 +266,7 @@ def test_the_writers_test_keeps_its_level() -> None:
     for seed in range(60):
         cells = torch.randn(1, 7, generator=g) + torch.randn(16, 7, generator=g)
         found = writer_test(cells[:8], cells[8:], seed)
-        told += found is not None and found[2] <= pairs_module.LEVEL
+        told += found is not None and found.claim.p <= 0.05
     assert told <= 8  # of 60 at level 0.05: nine or more have probability 0.002
 
 
@@ -283,13 +294,9 @@ def test_a_head_without_attended_cells_is_refused() -> None:
 
 
 def test_estimates_are_whole_values() -> None:
-    pair = judged(
-        head="L0H0",
-        names=("f1", "f2"),
-        overlap=0.5,
-        chance=0.2,
-        swaps=Estimate(1.0, 0.5, 1.5, n=10, clusters=5),
-        writers=(0.5, 0.4, 0.2),
+    test = PairTest(1.0, claim(0.01, null="signs", draws=99))
+    pair = FeaturePair(
+        head="L0H0", first="f1", second="f2", overlap=0.5, chance=0.2, swaps=test, writers=None
     )
-    assert pair.to_json()["swaps"]["ci"] == [0.5, 1.5]
+    assert pair.to_json()["swaps"] == {"difference": 1.0, **test.claim.to_json()}
     assert pair.to_json()["told_apart"] is True

@@ -19,7 +19,7 @@ import headwise
 from headwise.circuits.circuit import Circuit, Edge, Node
 from headwise.contrast.roles import ROLES, HeadRole, HeadRoles, Role
 from headwise.contrast.rows import AttributionRow
-from headwise.contrast.unlabelled.pairs import judged
+from headwise.contrast.unlabelled.pairs import FeaturePair
 from headwise.corpus import Corpus
 from headwise.naming.change import CausalEvidence, ChangeTest
 from headwise.naming.result import CellExample, Words
@@ -267,7 +267,18 @@ def test_features_without_labels(inert: Callable[[str], str]) -> None:
     features = tuple(
         replace(one, name=ALL, keys=(ALL,), queries=(ALL,), cells=(cell_in_text,)) for one in found.features
     )
-    pair = judged(head=ALL, names=(ALL, ALL), overlap=0.5, chance=0.2, swaps=None, writers=None)
+    only = (cell_in_text,)
+    pair = FeaturePair(
+        head=ALL,
+        first=ALL,
+        second=ALL,
+        overlap=0.5,
+        chance=0.2,
+        swaps=None,
+        writers=None,
+        only_first=only,
+        only_second=only,
+    )
     hostile = replace(found, model=ALL, features=features, pairs=(pair,), warnings=(ALL,))
     assert "<img src=x" in inert(cell(hostile._repr_html_()))
     assert "<img src=x" in inert(unlabelled_report(hostile).html())

@@ -41,7 +41,7 @@ NULLS: dict[Test, str] = {
     "closed": "the clusters' noise around the class means",
 }
 """The claims in the order in which they build on one another, and what each is held against."""
-ShapeName = Literal["none", "line", "reducible", "curve", "circle"]
+ShapeName = Literal["none", "line", "beyond a line", "curve", "circle"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,12 +204,12 @@ class FoundShape:
 
     @property
     def shape(self) -> ShapeName:
-        """``none``: nothing follows the order; ``reducible``: more than a line, but not shown to be one feature."""
+        """``none``: no order is shown; ``beyond a line``: more than one, but not shown to be one feature."""
         ordered, irreducible, closed = self.tests
         if not ordered.supported:
             return "none"
         if not irreducible.supported:
-            return "reducible" if ordered.p_plane <= LEVEL else "line"
+            return "beyond a line" if ordered.p_plane <= LEVEL else "line"
         return "circle" if closed.supported else "curve"
 
     @property
@@ -218,9 +218,9 @@ class FoundShape:
         ordered = self.tests[0]
         share = f"the best line holds {ordered.line_share:.0%} of their spread"
         said = {
-            "none": "follow no order",
+            "none": "show no order",
             "line": f"lie on a line: no second dimension is shown, {share}",
-            "reducible": f"leave the line, but by one class or out of order: no feature of two dimensions; {share}",
+            "beyond a line": f"leave the line, but no second dimension that cannot be reduced is shown; {share}",
             "curve": f"lie on a curve of two dimensions that cannot be reduced; {share}",
             "circle": f"lie on a circle, two dimensions that cannot be reduced; {share}",
         }[self.shape]

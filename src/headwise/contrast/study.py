@@ -68,7 +68,7 @@ from headwise.scale.manifest import ModelShape
 from headwise.scale.stages import Stages
 from headwise.scale.study import run_study
 from headwise.scale.work import cut
-from headwise.tasks.labelled.design import design_warnings
+from headwise.tasks.labelled.design import design_warnings, require_clusters
 from headwise.tasks.labelled.make import make_task
 from headwise.tasks.labelled.types import Contrast, Task
 from headwise.types import Estimate, Head
@@ -174,6 +174,7 @@ def find_features(
         raise HeadwiseError(f"max_rank={max_rank} is outside 1..{model.d_head}, the head's dimensions")
     engine = engine_for(model, workers)
     made = make_task(task, model.tokenizer, seed=seed, **options)
+    require_clusters(made)
     named = None if heads == "auto" else model.heads_named(heads)
     asked = _Asked(draws=draws, energy=energy, max_rank=max_rank, through_model=through_model, seed=seed)
     config = {

@@ -14,10 +14,11 @@ from headwise.contrast.bank import BankFeature
 from headwise.contrast.subspaces import principal_components
 from headwise.contrast.swaps import Edited, swap_test
 from headwise.contrast.unlabelled.attention_rows import AttendedCells
+from headwise.contrast.unlabelled.cells import CellInText
 from headwise.contrast.unlabelled.collect import TextRows
 from headwise.contrast.unlabelled.features import LabelFree
 from headwise.contrast.unlabelled.held_out import CellParts, ExplainedShare, span_logits, swap_effects
-from headwise.contrast.unlabelled.result import CellInText, UnlabelledFeature, UnlabelledHead
+from headwise.contrast.unlabelled.result import UnlabelledFeature, UnlabelledHead
 from headwise.contrast.unlabelled.self_contrast import SelfContrast
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
@@ -195,7 +196,7 @@ def _feature(
         claim=claim(test.p_value, null=NULL, draws=len(test.random_shares), fit=found.known[number]),
         keys=_commonest(texts, [(int(cells.unit[i]), int(cells.key[i])) for i in strongest]),
         queries=_commonest(texts, [(int(cells.unit[i]), int(cells.row[i])) for i in strongest]),
-        cells=tuple(_in_text(texts, parts, number, i) for i in _varied(parts, strongest)),
+        cells=tuple(in_text(texts.tokens, parts, number, i) for i in varied(parts, strongest)),
     )
 
 
@@ -212,12 +213,12 @@ def _strongest(parts: CellParts, number: int) -> list[int]:
     return values.argsort(descending=True)[: max(40, len(values) // 20)].tolist()
 
 
-def _varied(parts: CellParts, order: Sequence[int]) -> list[int]:
+def varied(parts: CellParts, order: Sequence[int], most: int = SHOWN) -> list[int]:
     """The first cells of an order, one per text."""
     seen: dict[int, int] = {}
     for cell in order:
         seen.setdefault(int(parts.cells.unit[cell]), cell)
-    return list(seen.values())[:SHOWN]
+    return list(seen.values())[:most]
 
 
 def _commonest(texts: HeadTexts, places: Sequence[tuple[int, int]]) -> tuple[str, ...]:
@@ -225,10 +226,11 @@ def _commonest(texts: HeadTexts, places: Sequence[tuple[int, int]]) -> tuple[str
     return tuple(token for token, _ in sorted(count.items(), key=lambda item: (-item[1], item[0]))[:5])
 
 
-def _in_text(texts: HeadTexts, parts: CellParts, number: int, cell: int) -> CellInText:
+def in_text(texts: Sequence[Sequence[str]], parts: CellParts, number: int, cell: int) -> CellInText:
+    """A cell with the tokens around it, and what one feature does there."""
     cells = parts.cells
     text, query, key = int(cells.unit[cell]), int(cells.row[cell]), int(cells.key[cell])
-    tokens = texts.tokens[text]
+    tokens = texts[text]
     low, high = max(0, min(key, query) - AROUND), min(len(tokens), max(key, query) + AROUND + 1)
     return CellInText(
         text=text,

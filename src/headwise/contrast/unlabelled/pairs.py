@@ -11,27 +11,43 @@ Two features of a head are *alike* if the cells that they carry most are the sam
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from headwise.claims import LEVEL, claim, corrected, p_value, sign_flips
+from headwise.contrast.unlabelled.cells import CellInText
 from headwise.contrast.unlabelled.held_out import CellParts
-from headwise.intervals import estimate
 from headwise.randomness import keyed
-from headwise.types import Estimate
+from headwise.types import Claim
 
 TOP = 0.2
 """The share of the attended cells that a feature is said to carry: those with its largest parts."""
 ALIKE = 2.0
 """Features are alike if they share this many times as many of those cells as by chance."""
-LEVEL = 0.05
-"""Level of the test on writers."""
 DRAWS = 999
-"""Exchanges of cells between two features for the test on writers."""
+"""Exchanges of cells between two features, and flips of texts' signs."""
+SWAP_NULL = "signs of texts flipped, for the weaker of both features"
+WRITER_NULL = "cells exchanged between both features"
+GROUP = "all tests of pairs of the run"
 FEW = 4
 """Cells of one feature alone that are too few to test on."""
+
+
+@dataclass(frozen=True)
+class PairTest:
+    """One test of whether two features differ."""
+
+    difference: float
+    """What is above zero if they do."""
+    claim: Claim
+    """That it is."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The difference and its claim."""
+        return {"difference": self.difference, **self.claim.to_json()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,17 +64,21 @@ class FeaturePair:
     """The share of the cells that one carries which the other carries too."""
     chance: float
     """The same for features that have nothing to do with one another."""
-    swaps: Estimate | None
+    swaps: PairTest | None
     """By how much more a feature's swap moves the log-odds in its own cells than in those of the other; None: too few
     cells that only one carries."""
-    writers_within: float | None
-    """Mean correlation of the writers of two cells of one feature."""
-    writers_between: float | None
-    """The same of a cell of each."""
-    writers_p: float | None
-    """How often cells exchanged at random differ as much."""
-    by: tuple[str, ...]
-    """What tells them apart: ``swaps``, ``writers``; empty: they could not be told apart."""
+    writers: PairTest | None
+    """By how much more two cells of one feature have their writers in common than a cell of each; None: too few."""
+    only_first: tuple[CellInText, ...] = ()
+    """Where they disagree: the strongest cells that the first alone carries."""
+    only_second: tuple[CellInText, ...] = ()
+    """The same of the second."""
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """What tells them apart: ``swaps``, ``writers``; empty: they could not be told apart."""
+        tests = {"swaps": self.swaps, "writers": self.writers}
+        return tuple(name for name, test in tests.items() if test is not None and test.claim.supported)
 
     @property
     def told_apart(self) -> bool:
@@ -83,9 +103,9 @@ class FeaturePair:
             "overlap": self.overlap,
             "chance": self.chance,
             "swaps": None if self.swaps is None else self.swaps.to_json(),
-            "writers": None
-            if self.writers_p is None
-            else {"within": self.writers_within, "between": self.writers_between, "p": self.writers_p},
+            "writers": None if self.writers is None else self.writers.to_json(),
+            "only_first": [asdict(cell) for cell in self.only_first],
+            "only_second": [asdict(cell) for cell in self.only_second],
             "told_apart": self.told_apart,
             "by": list(self.by),
         }
@@ -115,11 +135,11 @@ def alike(parts: CellParts) -> list[tuple[int, int, float, float]]:
 
 def swap_difference(
     own: Tensor, other: Tensor, moved: Tensor, unit: Tensor, seed: int, *labels: object
-) -> Estimate | None:
-    """Own cells against the other's, for the weaker of two features.
+) -> PairTest | None:
+    """Own cells against the other's, for the weaker of two features: both must hold.
 
     ``own`` and ``other`` [n] are the cells that only the first or only the second carries, ``moved`` [2, n] by how much
-    the swap of each moves the log-odds.
+    the swap of each moves the log-odds. The signs of whole texts are flipped.
     """
     if min(int(own.sum()), int(other.sum())) < FEW:
         return None
@@ -128,24 +148,17 @@ def swap_difference(
     units = [unit[own], unit[other]]
     if min(len(one.unique()) for one in units) < 2:
         return None
+    generator = keyed(seed, "pair", *labels)
     found = [
-        estimate(_by_unit(side, one), seed, "pair", place, *labels)
-        for place, (side, one) in enumerate(zip(sides, units, strict=True))
+        (sign_flips(side, one, draws=DRAWS, generator=generator), float(side.double().mean()))
+        for side, one in zip(sides, units, strict=True)
     ]
-    return min(found, key=lambda one: one.low)
+    (p, draws), difference = max(found, key=lambda one: one[0][0])
+    return PairTest(difference, claim(p, null=SWAP_NULL, draws=draws))
 
 
-def _by_unit(values: Tensor, unit: Tensor) -> Tensor:
-    """Mean over the cells of each text."""
-    unique, place = unit.unique(return_inverse=True)
-    total = torch.zeros(len(unique), dtype=torch.float64).index_add_(0, place, values.double())
-    return total / torch.bincount(place)
-
-
-def writer_test(
-    first: Tensor, second: Tensor, seed: int, *labels: object
-) -> tuple[float, float, float] | None:
-    """Correlations of writers' profiles within and between two features' cells, and a p-value.
+def writer_test(first: Tensor, second: Tensor, seed: int, *labels: object) -> PairTest | None:
+    """Correlations of writers' profiles within two features' cells less those between them.
 
     Profiles [n, writers] are each writer's share of the coordinate. Under the null the cells are exchangeable.
     """
@@ -174,35 +187,18 @@ def writer_test(
     within, between = split(real)
     null = torch.sub(*split(drawn))
     observed = float(within - between)
-    p = (1 + int((null >= observed - 1e-12).sum())) / (1 + DRAWS)
-    return float(within), float(between), p
+    return PairTest(observed, claim(p_value(observed, null), null=WRITER_NULL, draws=DRAWS))
 
 
-def judged(
-    *,
-    head: str,
-    names: Sequence[str],
-    overlap: float,
-    chance: float,
-    swaps: Estimate | None,
-    writers: tuple[float, float, float] | None,
-) -> FeaturePair:
-    """A pair with what tells it apart."""
-    by = []
-    if swaps is not None and swaps.low > 0:
-        by.append("swaps")
-    if writers is not None and writers[2] <= LEVEL:
-        by.append("writers")
-    within, between, p = writers or (None, None, None)
-    return FeaturePair(
-        head=head,
-        first=names[0],
-        second=names[1],
-        overlap=overlap,
-        chance=chance,
-        swaps=swaps,
-        writers_within=within,
-        writers_between=between,
-        writers_p=p,
-        by=tuple(by),
-    )
+def judged(pairs: Sequence[FeaturePair]) -> tuple[FeaturePair, ...]:
+    """The pairs of a run with their tests corrected together."""
+    tests = [test for pair in pairs for test in (pair.swaps, pair.writers) if test is not None]
+    q = iter(corrected([test.claim.p for test in tests]))
+
+    def again(test: PairTest | None) -> PairTest | None:
+        if test is None:
+            return None
+        value = next(q)
+        return replace(test, claim=replace(test.claim, q=value, group=GROUP, supported=value <= LEVEL))
+
+    return tuple(replace(pair, swaps=again(pair.swaps), writers=again(pair.writers)) for pair in pairs)

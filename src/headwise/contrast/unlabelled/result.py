@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.contrast.bank import FILE as BANK
 from headwise.contrast.bank import FeatureBank
+from headwise.contrast.unlabelled.cells import CellInText
 from headwise.contrast.unlabelled.pairs import FeaturePair
 from headwise.strings import counted
 from headwise.types import Claim, Estimate
@@ -19,26 +20,6 @@ if TYPE_CHECKING:
 
 KIND = "unlabelled"
 MAKE = "headwise features --out DIR"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellInText:
-    """One attended cell with the text around it."""
-
-    text: int
-    """The number of the text in the corpus."""
-    tokens: tuple[str, ...]
-    """The tokens from somewhat before the key to somewhat after the query."""
-    query: int
-    """Which of these tokens attends."""
-    key: int
-    """Which of them it attends to."""
-    attention: float
-    """The head's attention."""
-    part: float
-    """The feature's part of the logit, less its mean over the row's keys."""
-    without: float
-    """The attention without that part."""
 
 
 @dataclass(frozen=True, kw_only=True)

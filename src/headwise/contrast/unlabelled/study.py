@@ -13,10 +13,20 @@ from torch import Tensor
 from headwise.claims import claims
 from headwise.contrast.bank import FeatureBank
 from headwise.contrast.heads import MOST
+from headwise.contrast.unlabelled.cells import CellInText
 from headwise.contrast.unlabelled.collect import PART, Scanned, TextRows, TextScanJob, VectorsJob
-from headwise.contrast.unlabelled.one_head import NULL, PLACEBOS, HeadFound, HeadTexts, find_in_head
+from headwise.contrast.unlabelled.one_head import (
+    NULL,
+    PLACEBOS,
+    HeadFound,
+    HeadTexts,
+    find_in_head,
+    in_text,
+    varied,
+)
 from headwise.contrast.unlabelled.pairs import (
     FeaturePair,
+    PairTest,
     alike,
     carried,
     judged,
@@ -53,6 +63,8 @@ MAX_RANK = 9
 """The largest span: of more dimensions fewer axes are found again in other texts."""
 CELLS = 12
 """Cells of each feature whose writers are compared."""
+DISAGREE = 3
+"""Cells shown that one of two features alone carries."""
 FITTING = "fitting features"
 """The stage that goes over heads, not texts."""
 ALIKE_PAIRS = 12
@@ -210,7 +222,7 @@ class _TextStudy:
             sinks=int(scan.sinks()[:, 1:].sum()),
             heads=tuple(one.row for one in found),
             features=tuple(replace(one, claim=claim) for one, claim in zip(features, held, strict=True)),
-            pairs=tuple(pair for head in found for pair in self._pairs(head)),
+            pairs=judged([pair for head in found for pair in self._pairs(head, tokens)]),
             warnings=tuple(self.warnings),
             bank=FeatureBank(
                 self.model.name,
@@ -229,24 +241,27 @@ class _TextStudy:
         width = changes.shape[1]
         return sorted(Head(place // width, place % width) for place in order)
 
-    def _pairs(self, one: HeadFound) -> list[FeaturePair]:
+    def _pairs(self, one: HeadFound, tokens: Sequence[Sequence[str]]) -> list[FeaturePair]:
         """Features of a head that carry the same cells, the most alike first."""
         names = one.found.names
         known = [pair for pair in alike(one.parts) if one.found.known[pair[0]] and one.found.known[pair[1]]]
         known.sort(key=lambda pair: -pair[2] / pair[3])
         return [
-            judged(
+            FeaturePair(
                 head=str(one.head),
-                names=(names[a], names[b]),
+                first=names[a],
+                second=names[b],
                 overlap=overlap,
                 chance=chance,
                 swaps=self._swaps(one, a, b),
                 writers=self._writers(one, a, b),
+                only_first=_disagreement(one, a, b, tokens),
+                only_second=_disagreement(one, b, a, tokens),
             )
             for a, b, overlap, chance in known[:ALIKE_PAIRS]
         ]
 
-    def _swaps(self, one: HeadFound, a: int, b: int) -> Any:
+    def _swaps(self, one: HeadFound, a: int, b: int) -> PairTest | None:
         """Swaps in cells that only one of two features carries."""
         held = carried(one.parts)
         mine, theirs = (_same_cells(one, held[i] & ~held[j]) for i, j in ((a, b), (b, a)))
@@ -254,18 +269,30 @@ class _TextStudy:
             mine, theirs, one.moved[[a, b]], one.swapped.unit, self.asked.seed, str(one.head), a, b
         )
 
-    def _writers(self, one: HeadFound, a: int, b: int) -> tuple[float, float, float] | None:
+    def _writers(self, one: HeadFound, a: int, b: int) -> PairTest | None:
         """Who writes the keys' coordinate, in cells that only one of two features carries."""
-        held = carried(one.parts)
         profiles: list[tuple[list[str], Tensor]] = []
         for i, j in ((a, b), (b, a)):
-            only = (held[i] & ~held[j]).nonzero()[:, 0]
-            best = only[one.parts.contribution[i, only].argsort(descending=True)][:CELLS]
-            cells = one.parts.cells.chosen(best)
+            cells = one.parts.cells.chosen(_only(one, i, j)[:CELLS])
             profiles.append(writer_profiles(self.model, one.head, one.found, i, cells, self.ids))
         names = list(dict.fromkeys([*profiles[0][0], *profiles[1][0]]))
         first, second = (_ordered(names, *profile) for profile in profiles)
         return writer_test(first, second, self.asked.seed, str(one.head), a, b)
+
+
+def _only(one: HeadFound, mine: int, other: int) -> Tensor:
+    """Numbers of the cells that one feature carries and another does not, the strongest first."""
+    held = carried(one.parts)
+    only = (held[mine] & ~held[other]).nonzero()[:, 0]
+    return only[one.parts.contribution[mine, only].argsort(descending=True)]
+
+
+def _disagreement(
+    one: HeadFound, mine: int, other: int, tokens: Sequence[Sequence[str]]
+) -> tuple[CellInText, ...]:
+    """The strongest of these cells in their texts, one per text."""
+    chosen = varied(one.parts, _only(one, mine, other).tolist(), DISAGREE)
+    return tuple(in_text(tokens, one.parts, mine, cell) for cell in chosen)
 
 
 def _same_cells(one: HeadFound, wanted: Tensor) -> Tensor:

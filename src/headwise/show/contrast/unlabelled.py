@@ -10,15 +10,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headwise.show.kit.markdown import Prose, literal
-from headwise.show.kit.report import Figure, Markdown, Report, Section, Table
+from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
 from headwise.show.kit.table import TableColumn, TableColumns
 from headwise.show.kit.terminal import quoted, table
 from headwise.show.kit.theme import NEUTRAL, PALETTE, styled
 
 if TYPE_CHECKING:
+    from headwise.contrast.unlabelled.cells import CellInText
     from headwise.contrast.unlabelled.pairs import FeaturePair
     from headwise.contrast.unlabelled.result import (
-        CellInText,
         UnlabelledFeature,
         UnlabelledHead,
         UnlabelledResult,
@@ -199,16 +199,21 @@ def _pairs_section(found: UnlabelledResult) -> Section:
         "other": lambda one: one.second,
         TableColumn(name="cells shared", format=".2f"): lambda one: one.overlap,
         TableColumn(name="chance", format=".2f"): lambda one: one.chance,
-        TableColumn(name="swaps, nats", format="+.2f"): lambda one: (
-            None if one.swaps is None else one.swaps.mean
-        ),
-        TableColumn(name="low", format="+.2f"): lambda one: None if one.swaps is None else one.swaps.low,
-        TableColumn(name="writers within", format=".2f"): lambda one: one.writers_within,
-        TableColumn(name="between", format=".2f"): lambda one: one.writers_between,
-        TableColumn(name="p", format=".3f"): lambda one: one.writers_p,
+        TableColumn(name="swaps, nats", format="+.2f"): lambda one: one.swaps and one.swaps.difference,
+        TableColumn(name="q, swaps", format=".3f"): lambda one: one.swaps and one.swaps.claim.q,
+        TableColumn(name="writers", format="+.2f"): lambda one: one.writers and one.writers.difference,
+        TableColumn(name="q, writers", format=".3f"): lambda one: one.writers and one.writers.claim.q,
         "told apart by": lambda one: " and ".join(one.by) or "nothing",
     }
-    return Section("Features that seem alike", [Table.of(found.pairs, columns, PROSE("pairs"))])
+    blocks: list[Block] = [Table.of(found.pairs, columns, PROSE("pairs"))]
+    for pair in found.pairs:
+        blocks.append(
+            Markdown(f"**{literal(pair.head)}**: {literal(pair.sentence)}. {PROSE('disagreement')}")
+        )
+        for name, cells in ((pair.first, pair.only_first), (pair.second, pair.only_second)):
+            lines = [_cell_item(cell) for cell in cells] or ["- none"]
+            blocks.append(Markdown(f"{literal(name)} alone:\n\n" + "\n".join(lines)))
+    return Section("Features that seem alike", blocks)
 
 
 def unlabelled_report(found: UnlabelledResult) -> Report:

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from headwise.errors import HeadwiseError
 from headwise.tasks.labelled.types import Contrast, Task
 
 BALANCE = 2.0
@@ -38,6 +39,16 @@ def design_warnings(task: Task) -> list[str]:
                 ).append(contrast.name)
     found += [f"{', '.join(names)} (fit): {what}" for what, names in few.items()]
     return found + _leaks(task)
+
+
+def require_clusters(task: Task) -> None:
+    """Refuse a task whose test prompts are one cluster: nothing would say how others differ from them."""
+    clusters = task.test.clusters()
+    if len(clusters) < 2:
+        raise HeadwiseError(
+            f"the test prompts of {task.name!r} ({len(task.test)}) are a single {clusters.name}: "
+            "give more, so that what is found can be told from what they share"
+        )
 
 
 def _balance(contrast: Contrast, name: str) -> list[str]:
