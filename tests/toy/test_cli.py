@@ -52,11 +52,17 @@ def test_alignment(tmp_path):
     document = json.loads(run(*quick).stdout)
     assert len(document["variants"]) == 2
     assert json.loads(run(*quick).stdout)["variants"] == document["variants"]
-    assert "singular vectors" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "singular vectors" in page and ("Who moves first" in page) == (document["motion"] is not None)
+    assert json.loads((out / "variants.json").read_text())["motion"] == document["motion"]
     swept = json.loads(run("alignment", "--sweep", "head", "--seeds", "1", "--steps", "5", "--json").stdout)
     assert [v["head"] for v in swept["variants"]] == [1, 2, 5, 10]
     assert [v["head"] for v in swept["values"]] == [1, 2, 5, 10]
     assert swept["values"][0]["second_to_first_singular_value"] is None
+    planted = run("alignment", "--sweep", "interference", "--seeds", "1", "--steps", "2", "--json").stdout
+    values = json.loads(planted)["values"]
+    assert values[0]["condition"] == pytest.approx(1) and values[0]["theorem_cosine"] == pytest.approx(1)
+    assert values[-1]["least_cosine"] <= values[-1]["theorem_cosine"] < values[1]["theorem_cosine"] < 1
     page = tmp_path / "swept"
     lines = run("alignment", "--sweep", "lambda", "--seeds", "2", "--steps", "3", "--out", str(page)).stdout
     assert [line.split()[0] for line in lines.splitlines()[:-2]] == ["lambda", "0.1", "0.3", "1", "3", "10"]

@@ -134,10 +134,10 @@ def alignment(
         Literal["none", "pair", "pairs"],
         typer.Option(help="none: no head; pair: one attended pair; pairs: twenty."),
     ] = "pair",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds train side by side.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds train side by side.")] = 8,
     sweep: Annotated[
-        Literal["probability", "lambda", "features", "head", "context"] | None,
-        typer.Option(help="Vary one setting instead."),
+        Literal["probability", "lambda", "features", "head", "context", "interference"] | None,
+        typer.Option(help="Vary one setting instead; interference: of planted features."),
     ] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Training steps, instead of the case's own.")
@@ -149,25 +149,29 @@ def alignment(
     """Train feature worlds with an attention head, and compare its singular vectors with the features."""
     from headwise.scale.folder import opened
     from headwise.toy import alignment as world
+    from headwise.toy.alignment_motion import find_motion
     from headwise.toy.alignment_study import by_value, study_variant, summarise
 
     began = time.perf_counter()
     setups = world.sweep(sweep, seeds, seed) if sweep else world.case(case, seeds, seed)
     total = world.STEPS["pair" if sweep else case] if steps is None else steps
-    with opened(out, "toy alignment", world.config(setups, total)) as folder, noted_bars() as bar:
+    frames = 0 if sweep else world.FRAMES
+    with opened(out, "toy alignment", world.config(setups, total, frames)) as folder, noted_bars() as bar:
         task = bar.add_task(f"training {counted(len(setups), 'variant')}", total=total, note="")
 
         def on_check(step: int, recon: float, attention: float) -> None:
             bar.update(task, completed=step, note=f"reconstruction {recon:.4f}, attention {attention:.4f}")
 
-        run = world.train_alignment(setups, steps=total, folder=folder, progress=on_check)
+        run = world.train_alignment(setups, steps=total, frames=frames, folder=folder, progress=on_check)
         records = [study_variant(run, v) for v in range(len(setups))]
         summary = summarise(records, total)
+        motion = find_motion(run, seed)
         document = {
             "case": "pair" if sweep else case,
             "sweep": sweep,
             "summary": summary,
             "variants": records,
+            "motion": motion.to_json() if motion else None,
         }
         if sweep:
             document["values"] = by_value(records, world.sweep_field(sweep))
@@ -178,11 +182,15 @@ def alignment(
             folder.write_json(
                 "variants.json", {"schema": 1, **{k: v for k, v in document.items() if k != "seconds"}}
             )
-            alignment_report(run, document["case"], sweep).write(folder.place("report.html"))
+            alignment_report(run, document["case"], sweep, motion).write(folder.place("report.html"))
             folder.finish("variants.json", world.TRAINING, "report.html")
     lines = [
         f"{name.replace('_', ' '):>34}  {value:.4g}" for name, value in summary.items() if value is not None
     ]
+    if motion:
+        from headwise.show.toy.alignment_motion import motion_lines
+
+        lines += motion_lines(motion)
     if sweep:
         lines = [
             f"{world.sweep_field(sweep):>12}  cosine: smallest   mean  σ2/σ1   logit  others inside  aligned by"

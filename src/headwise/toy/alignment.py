@@ -12,7 +12,7 @@ embedded: with M = Wᵀ Ωᵀ W the logits are f_sᵀ M f_r.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -23,9 +23,14 @@ from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
 from headwise.scale.folder import RunFolder
 from headwise.toy.adamw import AdamW
+from headwise.toy.planted import planted_features
 
 TRAINING = "training.safetensors"
 """Where a run folder keeps the state of the training."""
+ON_PATH = ("w", "w_q", "w_k")
+"""The weights that a path keeps."""
+FRAMES = 200
+"""About how many frames the path of a case has."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class AlignmentSetup:
     weight: float = 1.0
     targets: tuple[tuple[int, int, float], ...] = ((0, 1, 10.0),)
     seed: int = 0
+    interference: float | None = None
+    """Features are planted with this interference and stay where they are; None: they are learned."""
 
     def __post_init__(self) -> None:
         if not 0 < self.probability <= 1:
@@ -71,6 +78,7 @@ SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
     "features": ("features", (12, 20, 30, 40)),
     "head": ("head", (1, 2, 5, 10)),
     "context": ("sources", (2, 4, 8, 16, 32)),
+    "interference": ("interference", (0.0, 0.1, 0.2, 0.4, 0.8)),
 }
 
 
@@ -93,17 +101,27 @@ def sweep(name: str, seeds: int = 5, seed: int = 0) -> list[AlignmentSetup]:
     if name not in SWEEPS:
         raise HeadwiseError(f"sweep {name!r} is not known: choose one of {', '.join(SWEEPS)}")
     field, values = SWEEPS[name]
-    kind = type(getattr(CASES["pair"], field))
+    kind = float if field == "interference" else type(getattr(CASES["pair"], field))
     return [replace(s, **{field: kind(v)}) for v in values for s in case("pair", seeds, seed)]
 
 
 @dataclass(frozen=True, eq=False)
 class AlignmentRun:
-    """Trained variants: W [V, D, N], bias [V, N], w_q, w_k [V, H, D]; ``history`` one entry a check."""
+    """Trained variants: W [V, D, N], bias [V, N], w_q, w_k [V, H, D]; ``history`` one entry a check.
+
+    ``path`` has W, w_q and w_k on the way, with the frame's axis first, at ``frame_steps``; it is empty where none was
+    asked for.
+    """
 
     setups: list[AlignmentSetup]
     weights: dict[str, Tensor]
     history: list[dict[str, Any]]
+    path: dict[str, Tensor] = field(default_factory=dict)
+    frame_steps: list[int] = field(default_factory=list)
+
+    def at(self, frame: int) -> AlignmentRun:
+        """The run as it was at a frame of its path."""
+        return replace(self, weights={name: value[frame] for name, value in self.path.items()}, path={})
 
     def features(self, variant: int) -> Tensor:
         """Feature directions of a variant [D, N]."""
@@ -140,7 +158,10 @@ def _init(setups: list[AlignmentSetup], packed: dict[str, Tensor]) -> dict[str, 
     for s in setups:
         g = keyed(s.seed, "alignment", "init")
         pad = torch.nn.functional.pad
-        w = pad(torch.randn(s.features, d, generator=g).mT / d**0.5, (0, n - s.features))
+        w = torch.randn(s.features, d, generator=g).mT / d**0.5
+        if s.interference is not None:
+            w = planted_features(s.features, d, s.interference, s.seed).float()
+        w = pad(w, (0, n - s.features))
         heads = [
             pad(torch.randn(s.head, d, generator=g) * 0.02 / d**0.5, (0, 0, 0, h - s.head)) for _ in range(2)
         ]
@@ -171,19 +192,26 @@ def strengths(setup: AlignmentSetup, count: int, step: int) -> Tensor:
 def losses(weights: dict[str, Tensor], packed: dict[str, Tensor], f: Tensor) -> tuple[Tensor, Tensor]:
     """Reconstruction and attention loss of every variant [V]."""
     w = weights["w"]
-    query, sources = f[:, :, 0], f[:, :, 1:]
+    query = f[:, :, 0]
     rebuilt = torch.relu(query @ w.mT @ w + weights["bias"][:, None])
     recon = ((rebuilt - query) * packed["feature_mask"][:, None]).square().sum(-1).mean(1)
     w_q, w_k = (weights[name] * packed["head_mask"][:, :, None] for name in ("w_q", "w_k"))
     form = (w_q @ w).mT @ (w_k @ w)  # [V, N, N]: query feature by key feature
-    blocked = ~packed["source_mask"][:, None]
-    logits = torch.einsum("vbmn,vbn->vbm", sources, query @ form).masked_fill(blocked, float("-inf"))
-    wanted = torch.einsum("vbmn,vbn->vbm", sources, query @ packed["targets"]).masked_fill(
-        blocked, float("-inf")
-    )
-    goal, log_goal = wanted.softmax(-1), wanted.log_softmax(-1)
-    gap = (log_goal - logits.log_softmax(-1)).masked_fill(blocked, 0)
-    return recon, (goal * gap).sum(-1).mean(1)
+    return recon, attention_loss(form, packed["targets"], f, ~packed["source_mask"][:, None])
+
+
+def attention_loss(form: Tensor, targets: Tensor, f: Tensor, blocked: Tensor | None = None) -> Tensor:
+    """How far attention by ``form`` [V, N, N] is from attention by ``targets`` on strengths f [V, batch, 1 + m, N]:
+    the mean Kullback–Leibler divergence [V].
+    """
+    query, sources = f[:, :, 0], f[:, :, 1:]
+    logits, wanted = (torch.einsum("vbmn,vbn->vbm", sources, query @ x) for x in (form, targets))
+    if blocked is not None:
+        logits, wanted = (x.masked_fill(blocked, float("-inf")) for x in (logits, wanted))
+    gap = wanted.log_softmax(-1) - logits.log_softmax(-1)
+    if blocked is not None:
+        gap = gap.masked_fill(blocked, 0)
+    return (wanted.softmax(-1) * gap).sum(-1).mean(1)
 
 
 def pair_cosines(run: AlignmentRun, variant: int) -> list[dict[str, float]]:
@@ -227,6 +255,15 @@ def pair_strengths(run: AlignmentRun, variant: int) -> list[float]:
     return [float(form[i, j]) for i, j, _ in run.setups[variant].targets]
 
 
+def frame_steps(steps: int, frames: int) -> list[int]:
+    """The steps that a path keeps, dense at the start, where a small head turns within a few of them.
+
+    >>> frame_steps(100, 5), frame_steps(100, 0)
+    ([0, 4, 16, 36, 64, 100], [])
+    """
+    return sorted({round(steps * (i / frames) ** 2) for i in range(frames + 1)}) if frames else []
+
+
 def train_alignment(
     setups: list[AlignmentSetup],
     *,
@@ -234,11 +271,15 @@ def train_alignment(
     batch: int = 512,
     lr: float = 1e-3,
     check_every: int = 100,
+    frames: int = 0,
     folder: RunFolder | None = None,
     progress: Callable[[int, float, float], None] | None = None,
     stop_after: int | None = None,
 ) -> AlignmentRun:
-    """Train all variants at once. With a ``folder`` the run is kept at every tenth check and continues from there."""
+    """Train all variants at once. With a ``folder`` the run is kept at every tenth check and continues from there.
+
+    ``frames`` keeps the weights at about so many steps on the way (:func:`frame_steps`).
+    """
     if steps < 1:
         raise HeadwiseError(f"steps={steps}: give at least 1")
     packed = _pack(setups)
@@ -246,12 +287,17 @@ def train_alignment(
     optimiser = AdamW(lr)
     seeds = [s.seed for s in setups]
     history: list[dict[str, Any]] = []
+    planted = torch.tensor([s.interference is not None for s in setups])
+    given = weights["w"][planted].clone()
+    kept = frame_steps(steps, frames)
+    path = [{name: weights[name].clone() for name in ON_PATH}] if kept else []
     start = 0
     if folder and (saved := folder.read_tensors(TRAINING)):
         tensors, record = saved
         weights = {name: tensors[name] for name in weights}
         optimiser.restore({k[4:]: v for k, v in tensors.items() if k.startswith("opt.")}, record["step"])
         start, history = record["step"], record["history"]
+        path = [{name: tensors[f"path.{name}"][i] for name in ON_PATH} for i in range(record["frames"])]
     for step in range(start + 1, steps + 1):
         if stop_after is not None and step > stop_after:
             break
@@ -262,6 +308,10 @@ def train_alignment(
         recon, attention = losses(weights, packed, draw(packed, seeds, batch, step))
         (recon + packed["weight"] * attention).sum().backward()
         optimiser.step(weights)
+        with torch.no_grad():
+            weights["w"][planted] = given
+        if step in kept:
+            path.append({name: weights[name].detach().clone() for name in ON_PATH})
         if step % check_every and step != steps:
             continue
         weights = {name: value.detach() for name, value in weights.items()}
@@ -279,11 +329,19 @@ def train_alignment(
         )
         if folder and (step % (10 * check_every) == 0 or step == steps):
             tensors = weights | {f"opt.{k}": v for k, v in optimiser.state().items()}
-            folder.write_tensors(TRAINING, tensors, {"step": step, "history": history})
+            tensors |= {f"path.{name}": value for name, value in _stacked(path).items()}
+            record = {"step": step, "history": history, "frames": len(path)}
+            folder.write_tensors(TRAINING, tensors, record)
         if progress:
             progress(step, recon.mean().item(), attention.mean().item())
-    return AlignmentRun(setups, {k: v.detach() for k, v in weights.items()}, history)
+    ended = {k: v.detach() for k, v in weights.items()}
+    return AlignmentRun(setups, ended, history, _stacked(path), kept[: len(path)])
 
 
-def config(setups: list[AlignmentSetup], steps: int) -> dict[str, Any]:
-    return {"setups": [asdict(s) for s in setups], "steps": steps}
+def _stacked(path: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.stack([frame[name] for frame in path]) for name in ON_PATH} if path else {}
+
+
+def config(setups: list[AlignmentSetup], steps: int, frames: int = 0) -> dict[str, Any]:
+    """What a run folder was asked for."""
+    return {"setups": [asdict(s) for s in setups], "steps": steps, "frames": frames}

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.toy.alignment import AlignmentRun, AlignmentSetup, pair_cosines, pair_strengths
+from headwise.toy.planted import condition, least_cosine
 
 LEARNED = 4.0
 """A pair counts as learned once the head gives it this logit: e⁴ : 1 against a source without the feature."""
@@ -36,6 +37,23 @@ def token_covariance(run: AlignmentRun, variant: int) -> Tensor:
     return feature_covariance(run.setups[variant]) * w @ w.mT
 
 
+def theorem(run: AlignmentRun, variant: int, i: int, j: int) -> dict[str, float]:
+    """How near the best reader of a feature is to the feature itself: exact where tokens are isotropic.
+
+    ``cosine`` is that of w and Σ⁻¹w, the weaker of features i and j; it can be no smaller than ``least_cosine``, which
+    follows from the condition number of Σ alone.
+    """
+    covariance, w = token_covariance(run, variant), run.features(variant)
+    unit = torch.nn.functional.normalize(w[:, [i, j]], dim=0)
+    u, v = closed_form_vectors(w, i, j, covariance)
+    number = condition(covariance)
+    return {
+        "condition": number,
+        "cosine": min(float(u @ unit[:, 0]), float(v @ unit[:, 1])),
+        "least_cosine": least_cosine(number),
+    }
+
+
 def study_variant(run: AlignmentRun, variant: int) -> dict[str, Any]:
     """One plain record: everything that figures and tables need of a variant."""
     setup = run.setups[variant]
@@ -51,6 +69,7 @@ def study_variant(run: AlignmentRun, variant: int) -> dict[str, Any]:
         "sources": setup.sources,
         "probability": setup.probability,
         "lambda": setup.weight,
+        "interference": setup.interference,
         "reconstruction": run.history[-1]["reconstruction"][variant],
         "attention": run.history[-1]["attention"][variant],
         "spectrum": sigma.tolist(),
@@ -76,6 +95,7 @@ def study_variant(run: AlignmentRun, variant: int) -> dict[str, Any]:
             "query": float((exact_u @ u[:, channel]).abs()),
             "key": float((exact_v @ v[:, channel]).abs()),
         }
+        record["theorem"] = theorem(run, variant, i, j)
         record["logits"] = pair_strengths(run, variant)
         record["arrival"] = arrivals(run, variant)
         record["related"] = arrivals(run, variant, "relations")
@@ -173,6 +193,9 @@ def by_value(records: list[dict[str, Any]], field: str) -> list[dict[str, Any]]:
                 "mean_logit": sum(logits) / len(logits),
                 "others_inside": sum(r["others_inside"] for r in mine) / len(mine),
                 "closed_form_cosine": min(min(r["closed_form"].values()) for r in mine),
+                "condition": sum(r["theorem"]["condition"] for r in mine) / len(mine),
+                "theorem_cosine": min(r["theorem"]["cosine"] for r in mine),
+                "least_cosine": min(r["theorem"]["least_cosine"] for r in mine),
                 "last_arrival": None if None in arrived else max(arrived),
             }
         )

@@ -11,8 +11,10 @@ from plotly.subplots import make_subplots
 from headwise.show.kit.markdown import Prose
 from headwise.show.kit.report import Figure, Report, Section, Table
 from headwise.show.kit.theme import AT_RIGHT, DIVERGING, NEUTRAL, PALETTE, SEQUENTIAL, styled
+from headwise.show.toy.alignment_motion import motion_answer, motion_sections
 from headwise.strings import percent
 from headwise.toy.alignment import AlignmentRun, sweep_field
+from headwise.toy.alignment_motion import AlignmentMotion
 from headwise.toy.alignment_study import by_value, study_variant, summarise
 
 PROSE = Prose.read("toy/alignment.md")
@@ -154,6 +156,7 @@ SETTINGS = {
     "features": "features N",
     "head": "head dimensions H",
     "sources": "sources attended over",
+    "interference": "interference with planted features",
 }
 
 
@@ -197,7 +200,7 @@ def sweep_figure(records: list[dict[str, Any]], name: str) -> go.Figure:
     figure.update_yaxes(title="logit of the pair", range=[0, 1.08 * top], row=1, col=2)
     figure.update_xaxes(
         title=SETTINGS[field],
-        type="linear" if field == "features" else "log",
+        type="linear" if field in ("features", "interference") else "log",
         tickvals=values,
         ticktext=[f"{v:g}" for v in values],
         minor={"showgrid": False, "ticks": ""},
@@ -205,7 +208,9 @@ def sweep_figure(records: list[dict[str, Any]], name: str) -> go.Figure:
     return styled(figure, height=360)
 
 
-def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> Report:
+def alignment_report(
+    run: AlignmentRun, case: str, sweep: str | None = None, motion: AlignmentMotion | None = None
+) -> Report:
     """The page of one case or sweep."""
     records = [study_variant(run, v) for v in range(len(run.setups))]
     summary = summarise(records, run.history[-1]["step"])
@@ -219,11 +224,7 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
                 f"Against the {SETTINGS[field]}",
                 [
                     Figure(sweep_figure(records, sweep), note),
-                    Table(
-                        (field, *SWEPT.values()),
-                        [(v[field], *(v[key] for key in SWEPT)) for v in values],
-                        PROSE("sweep table"),
-                    ),
+                    _sweep_table(values, field),
                 ],
             )
         )
@@ -244,13 +245,33 @@ def alignment_report(run: AlignmentRun, case: str, sweep: str | None = None) -> 
                 plane = Figure(attended_plane(run), PROSE("plane figure"))
                 sections[-1] = Section("Geometry", [*sections[-1].blocks, plane])
             sections.append(Section("Over training", [Figure(course(run), PROSE("course figure"))]))
+        if motion is not None:
+            sections += motion_sections(run, motion)
     if records[0]["pairs"]:
         field = sweep_field(sweep) if sweep else None
         sections.append(Section("Pairs", [_pairs(records, field)]))
     title = "Do singular vectors align with features?"
-    return Report(title, sections, f"{answer(summary, records)}\n\n{PROSE(case)}", _facts(summary))
+    said = [answer(summary, records), PROSE("interference" if sweep == "interference" else case)]
+    if motion is not None:
+        said.append(motion_answer(motion))
+    return Report(title, sections, "\n\n".join(said), _facts(summary))
 
 
+def _sweep_table(values: list[dict[str, Any]], field: str) -> Table:
+    """A row per value; of planted features also how isotropic their tokens are, and what follows from that."""
+    shown = SWEPT | PLANTED if field == "interference" else SWEPT
+    note = PROSE("sweep table")
+    if field == "interference":
+        note = f"{note} {PROSE('planted table')}"
+    return Table((field, *shown.values()), [(v[field], *(v[key] for key in shown)) for v in values], note)
+
+
+PLANTED = {
+    "condition": "condition of Σ",
+    "theorem_cosine": "|cos| of w and Σ⁻¹w",
+    "least_cosine": "least possible",
+}
+"""What is known of planted features beside that."""
 SWEPT = {
     "seeds": "seeds",
     "smallest_cosine": "|cos|, smallest",
