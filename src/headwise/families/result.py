@@ -15,6 +15,7 @@ import pyarrow as pa
 from headwise import jsons
 from headwise.errors import HeadwiseError
 from headwise.families.agreement import LabelAgreement
+from headwise.families.averaging import Averaging
 from headwise.families.causality import CONTROLS, CausalTest
 from headwise.families.cluster import Clustering
 from headwise.families.compare import HeadComparison
@@ -116,6 +117,8 @@ class FamiliesResult:
     """Every head that two families share: whether it does the same in both."""
     causality: list[CausalTest]
     """What removing one family's own signals does in its prompts and in another's."""
+    averaging: Averaging
+    """How much the averaged circuit varies from sample to sample, and those of the families."""
     silhouettes: np.ndarray
     """[rows]: how much nearer each circuit is to its own family than to the next."""
     seconds: float = 0.0
@@ -204,6 +207,7 @@ class FamiliesResult:
             "accuracy": self.accuracy,
             "cuts": self.cuts,
             "families": [asdict(f) for f in self.families],
+            "averaging": self.averaging.to_json(),
             "heads": [h.to_json() for h in self.heads],
             "causality": [t.to_json() for t in self.causality],
             "seconds": round(self.seconds, 1),

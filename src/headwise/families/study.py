@@ -15,6 +15,7 @@ import numpy as np
 from headwise.bases.basis import Bases
 from headwise.errors import HeadwiseError
 from headwise.families.agreement import agreement, usable_labels
+from headwise.families.averaging import averaging
 from headwise.families.causality import CONTROLS, PROMPTS, CausalQuestion, measure_causality
 from headwise.families.cluster import Clustering, cluster, medoids, silhouettes
 from headwise.families.compare import compare, incoming
@@ -99,6 +100,8 @@ def find_families(
     values = silhouettes(distances, {0: labels})[0] if labels.max() else np.zeros(len(labels))
     largest = np.argsort(-np.bincount(labels), kind="stable").tolist()
     representatives = medoids(distances, labels)
+    tell("averaging", 0, 1)
+    averaged = averaging(chosen.matrix, distances, labels, seed=seed)
     tell("comparing heads", 0, 1)
     pairs = list(combinations(sorted(largest[:COMPARED]), 2))
     heads = (
@@ -140,6 +143,7 @@ def find_families(
         accuracy=_accuracy(run),
         heads=heads,
         causality=causality,
+        averaging=averaged,
         silhouettes=values,
     )
     result = replace(result, seconds=time.perf_counter() - began)

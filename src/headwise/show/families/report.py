@@ -11,7 +11,7 @@ from headwise.show.families import figures
 from headwise.show.families.circuits import HEAVIEST, side_by_side
 from headwise.show.families.heat_map import CELLS, heat_map
 from headwise.show.families.page import name_of, page_name
-from headwise.show.families.terminal import composition, verdict
+from headwise.show.families.terminal import averaged, composition, verdict
 from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
 from headwise.show.kit.table import TableColumn, TableColumns
@@ -38,6 +38,7 @@ def families_report(found: FamiliesResult, named: NamedFamilies | None = None) -
         Section("Are there families?", _how_many(found)),
         Section("Distances", _distances(found)),
         Section("The families", _families(found)),
+        Section("Averaged circuits", _averaged(found)),
     ]
     if found.n_families > 1:
         sections += [
@@ -201,6 +202,27 @@ def _families(found: FamiliesResult) -> list[Block]:
         listed = [tuple(a[c] for c in names) for a in found.accuracy if a["label"] in shown]
         blocks.append(Table(names, listed, PROSE("accuracy table")))
     return blocks
+
+
+def _averaged(found: FamiliesResult) -> list[Block]:
+    one = found.averaging
+    rows: list[tuple[str, float | None, float | None]] = [("all prompts as one", one.all_prompts, one.shared)]
+    if one.steadier is not None:
+        rows += [
+            ("family by family", one.families, one.family_shared),
+            ("random groups of the families' sizes", one.random_mean, None),
+            ("representatives of families", one.representatives, None),
+        ]
+        rows += [
+            (f"family {family.name}", value, None)
+            for family, value in zip(found.families, one.by_family, strict=True)
+        ]
+    columns = ("averaged over", "distance of two resamples", "share of a prompt's circuit")
+    said = averaged(found)
+    return [
+        Markdown(literal(f"{said[:1].upper()}{said[1:]}.")),
+        Table(columns, rows, PROSE("averaged table")),
+    ]
 
 
 def _pairs(found: FamiliesResult) -> list[tuple[int, int]]:

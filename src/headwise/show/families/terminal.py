@@ -50,6 +50,7 @@ def family_tables(found: FamiliesResult, named: NamedFamilies | None = None) -> 
             for a in found.agreements
         ]
         parts += [Text(), table(("label", "AMI", "95 %", "p", "its own silhouette"), shown)]
+    parts += [Text(), Text(averaged(found))]
     if found.heads:
         parts += [Text(), *_heads(found)]
     if found.causality:
@@ -78,6 +79,23 @@ def verdict(found: FamiliesResult) -> str:
     else:
         said = f"no families: {n} circuits are one family, as no cut is stable and separated (tightest: {numbers})"
     return said if found.grouped_by is None else f"{said}; below they are grouped by {found.grouped_by}"
+
+
+def averaged(found: FamiliesResult) -> str:
+    """How much averaged circuits vary from sample to sample, in a sentence or two."""
+    one = found.averaging
+    said = (
+        f"averaged circuits (mean distance of two resamples): all prompts as one {one.all_prompts:.2f}, holding "
+        f"{one.shared:.0%} of a prompt's circuit"
+    )
+    if one.steadier is None:
+        return said
+    holds = "vary less" if one.steadier.supported else "do not vary less"
+    return (
+        f"{said}; family by family {one.families:.2f}, holding {one.family_shared:.0%}; representatives "
+        f"{one.representatives:.2f}. Families {holds} than random groups of their sizes ({one.random_mean:.2f}, "
+        f"p {one.steadier.p:.3f})"
+    )
 
 
 def composition(labels: dict[str, dict[str, int]], most: int = 2) -> str:
