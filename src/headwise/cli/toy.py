@@ -227,7 +227,7 @@ def training(
 ) -> None:
     """Train a small language model, and watch attention become sparse in its channels."""
     if checkpoints is not None:
-        from headwise.toy.checkpoints import require_series
+        from headwise.model.loading.checkpoints import require_series
 
         require_series(checkpoints)
     import tempfile

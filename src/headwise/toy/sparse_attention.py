@@ -22,6 +22,7 @@ from headwise.bases import (
 from headwise.bases.basis import Basis
 from headwise.claims import claims
 from headwise.errors import HeadwiseError
+from headwise.model.loading.checkpoints import name_and_revision, require_series
 from headwise.model.reading import side_maps
 from headwise.randomness import keyed
 from headwise.sparsity.nulls import (
@@ -35,7 +36,6 @@ from headwise.sparsity.nulls import (
 )
 from headwise.strings import whole_number
 from headwise.tasks.clusters import clusters_of
-from headwise.toy.checkpoints import name_and_revision, require_series
 from headwise.toy.language import Sentence, sentences
 from headwise.types import Claim, Head
 
