@@ -50,6 +50,10 @@ class Effect:
     """Length of the edited stream over that of the clean one, where the edit was made (mean over edits)."""
     cosine: float
     """Between the edited and the clean stream there."""
+    moved: float
+    """Length of the change over that of the clean stream there (mean over edits)."""
+    control_moved: tuple[float, ...]
+    """The same for each control."""
 
     @property
     def attention_change(self) -> float:
@@ -169,7 +173,9 @@ def intervene(
             places = [every.index(target) for target in mine]
             first = i * (1 + draws)
             edited, *controls = (one.at(places) for one in seen[first : first + 1 + draws])
-            norm_ratio, cosine = _moved(up, plans[1 + first], factor)
+            (norm_ratio, cosine, moved), *others = (
+                _moved(up, plan, factor) for plan in plans[1 + first : 2 + first + draws]
+            )
             effects.append(
                 Effect(
                     edges=tuple(e.id for e in chosen),
@@ -181,6 +187,8 @@ def intervene(
                     controls=tuple(controls),
                     norm_ratio=norm_ratio,
                     cosine=cosine,
+                    moved=moved,
+                    control_moved=tuple(share for _, _, share in others),
                 )
             )
     return effects
@@ -244,13 +252,16 @@ def in_stream(up: PromptWrites, one: Removal, factor: float) -> list[AddToStream
     return made
 
 
-def _moved(up: PromptWrites, plan: Sequence[Removal], factor: float) -> tuple[float, float]:
-    """Mean norm ratio and cosine of the stream after and before the edits, at the query or over the edited keys."""
-    ratios, cosines = [], []
+def _moved(up: PromptWrites, plan: Sequence[Removal], factor: float) -> tuple[float, float, float]:
+    """Mean norm ratio and cosine of the stream after and before the edits, and the length of the change over that of
+    the stream, at the query or over the edited keys.
+    """
+    ratios, cosines, shares = [], [], []
     for one in plan:
         for add in in_stream(up, one, factor):
             before = up.stream.before(add.layer)[up.prompt, up.span][list(add.positions)].double()
             after = before + add.value
             ratios.append(float((after.norm(dim=-1) / before.norm(dim=-1)).mean()))
             cosines.append(float(torch.cosine_similarity(after, before, dim=-1).mean()))
-    return (mean(ratios), mean(cosines)) if ratios else (1.0, 1.0)
+            shares.append(float((add.value.norm(dim=-1) / before.norm(dim=-1)).mean()))
+    return (mean(ratios), mean(cosines), mean(shares)) if ratios else (1.0, 1.0, 0.0)

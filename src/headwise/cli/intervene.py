@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from headwise.cli import options
-from headwise.cli.outputs import finish
+from headwise.cli.outputs import finish, report_in
 from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
@@ -18,6 +18,7 @@ app = new_app("Remove, boost or patch edges of a circuit, or silence and patch h
 
 OF_EDGES = ("edges", "top", "action", "scope", "faithful")
 OF_HEADS = ("answer", "wrong", "prompt_file", "chat", "start")
+OF_TASK = ("task", "prompts", "out", "top", "scope", "draws", "seed", "model", "as_json")
 
 
 @app.command()
@@ -54,10 +55,22 @@ def intervene(
         typer.Option("--from", help="The other prompt, whose values are patched in.", metavar="PROMPT"),
     ] = None,
     align: options.Alignment = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="Trace this task's prompts (ioi, greater-than, pronouns, facts or a file) and take away the heaviest "
+            "edges of each.",
+            metavar="TASK",
+        ),
+    ] = None,
+    prompts: Annotated[int, typer.Option(min=2, help="With --task: how many prompts.")] = 40,
+    out: options.Out = None,
     scope: Annotated[
-        Literal["local", "global"],
-        typer.Option(help="local: this head's read only; global: the residual stream."),
-    ] = "local",
+        Literal["local", "global"] | None,
+        typer.Option(
+            help="local: this head's read only (default); global: the residual stream (default with --task)."
+        ),
+    ] = None,
     faithful: Annotated[
         bool, typer.Option("--faithfulness", help="Also ablate all outside and inside the circuit.")
     ] = False,
@@ -84,6 +97,11 @@ def intervene(
     if len(asked) > 1:
         raise HeadwiseError(f"--{asked[0][0]} and --{asked[1][0]} were both given: leave one of them out")
     every = {str(parameter.name) for parameter in context.command.params}
+    if task is not None:
+        options.refuse_unused(context, OF_TASK, "is not used with --task")
+        _task(task, prompts, top or 5, scope or "global", draws, seed, model, out, as_json)
+        return
+    options.refuse_unused(context, every - {"task", "prompts", "out"}, "is used only with --task")
     if asked:
         options.refuse_unused(context, every - set(OF_EDGES), f"is not used with --{asked[0][0]}")
     else:
@@ -105,7 +123,48 @@ def intervene(
         raise HeadwiseError("a circuit is missing: give FILE, or PROMPT with --silence, --mean or --patch")
     file = Path(given)
     options.readable(file)
-    _edges(file, edges, top, scope, action, source, pairs, faithful, draws, seed, model, as_json)
+    _edges(file, edges, top, scope or "local", action, source, pairs, faithful, draws, seed, model, as_json)
+
+
+def _task(
+    task: str,
+    prompts: int,
+    top: int,
+    scope: Any,
+    draws: int,
+    seed: int,
+    model: str | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    from headwise.circuits.task_effects import intervene_task
+    from headwise.cli.progress import stage_bars
+    from headwise.model.loading.load import load
+    from headwise.scale.folder import opened
+    from headwise.show.circuits.task_effects import task_effects_report, task_effects_table
+    from headwise.tasks.names import check_answer_task
+
+    check_answer_task(task)
+    loaded = load(model)
+    asked = {"task": task, "prompts": prompts, "top": top, "scope": scope, "draws": draws, "seed": seed}
+    with opened(out, "intervene", {**asked, "weight_hash": loaded.weight_hash}) as folder:
+        with stage_bars() as progress:
+            found = intervene_task(
+                loaded,
+                task,
+                prompts=prompts,
+                top=top,
+                scope=scope,
+                draws=draws,
+                seed=seed,
+                progress=progress,
+            )
+        document = found.to_json()
+        if folder:
+            folder.write_json("effects.json", {"schema": 1, **document})
+            task_effects_report(found).write(folder.place("report.html"))
+            folder.finish("effects.json", "report.html")
+    finish(document, lambda: task_effects_table(found), as_json=as_json, run=out, report=report_in(out))
 
 
 def _edges(
