@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/concepts.md and docs/architecture.md into docs/assets: ``python tools/draw_docs.py``.
+"""Draw the pictures of the documentation into docs/assets: ``python tools/draw_docs.py``.
 
 Each is a card with its own pale ground, so that it can be read on light and dark pages alike.
 """
@@ -197,6 +197,61 @@ def feature() -> None:
     card.write("concept-feature")
 
 
+def contrast() -> None:
+    """From one prompt's query and keys to the feature's two subspaces."""
+    card = Card(
+        760, 330, "Contrastive covariance: from labelled keys to a feature's subspaces of queries and keys"
+    )
+    words = ("apple", "horse", "plum", "truck", "Fruits:")
+    for i, word in enumerate(words):
+        edge = ORANGE if i in (0, 2) else BLUE if i == 4 else LINE
+        card.box(24 + 84 * i, 22, 76, 30, word, edge=edge, size=12, bold=edge != LINE)
+    card.text(62, 72, "k₊", ink=ORANGE, bold=True)
+    card.text(230, 72, "k₊", ink=ORANGE, bold=True)
+    card.text(146, 72, "k₋", bold=True)
+    card.text(314, 72, "k₋", bold=True)
+    card.text(398, 72, "q", ink=BLUE, bold=True)
+    card.text(600, 34, "one query, keys that are asked for", size=12)
+    card.text(600, 51, "and keys that are not, per prompt", size=12)
+    _covariance(card, 30, 118, {(0, 0): 5, (1, 1): 4, (2, 0): 1, (0, 2): 2, (2, 2): 3, (3, 3): 3}, ORANGE)
+    card.text(70, 220, "C₊ = E[q k₊ᵀ]", size=12, ink=ORANGE)
+    card.text(142, 163, "−", size=22)
+    _covariance(card, 174, 118, {(2, 0): 1, (0, 2): 2, (2, 2): 3, (3, 3): 3}, LINE)
+    card.text(214, 220, "C₋ = E[q k₋ᵀ]", size=12)
+    card.text(286, 163, "=", size=22)
+    _covariance(card, 318, 118, {(0, 0): 5, (1, 1): 4}, GREEN)
+    card.text(358, 220, "ΔC", size=12, ink=GREEN, bold=True)
+    card.text(446, 151, "SVD", size=12)
+    card.arrow(418, 158, 474, 158)
+    for row in range(4):
+        for column in range(2):
+            card.box(484 + 20 * column, 118 + 20 * row, 20, 20, fill=BLUE if row == column else "#fff")
+    card.text(504, 220, "U", ink=BLUE, bold=True)
+    for at, shade in ((0, GREEN), (1, GREEN)):
+        card.box(546 + 20 * at, 138 + 20 * at, 20, 20, fill=shade)
+    card.text(566, 220, "Σ", ink=GREEN, bold=True)
+    for row in range(2):
+        for column in range(4):
+            card.box(608 + 20 * column, 138 + 20 * row, 20, 20, fill=ORANGE if row == column else "#fff")
+    card.text(648, 220, "Vᵀ", ink=ORANGE, bold=True)
+    card.box(130, 262, 240, 44, "span of U: the feature\nin what queries ask for", edge=BLUE, size=12)
+    card.box(400, 262, 240, 44, "span of V: the feature\nin what keys offer", edge=ORANGE, size=12)
+    card.arrow(496, 228, 300, 258, ink=BLUE)
+    card.arrow(640, 228, 560, 258, ink=ORANGE)
+    card.write("contrastive")
+
+
+def _covariance(card: Card, x: float, y: float, filled: dict[tuple[int, int], int], ink: str) -> None:
+    """A matrix of four by four squares, some of them filled more or less."""
+    for row in range(4):
+        for column in range(4):
+            card.box(x + 20 * column, y + 20 * row, 20, 20)
+            if (row, column) in filled:
+                inset = 8 - 1.4 * filled[row, column]
+                side = 20 - 2 * inset
+                card.box(x + 20 * column + inset, y + 20 * row + inset, side, side, fill=ink, edge=ink)
+
+
 def sink() -> None:
     card = Card(640, 180, "A sink: a token on which heads park their attention")
     words = ["The", "cat", "sat", "on", "the", "mat", "."]
@@ -276,5 +331,5 @@ def house() -> None:
 
 
 if __name__ == "__main__":
-    for draw in (cell, channel, signal, circuit, feature, sink, family, house):
+    for draw in (cell, channel, signal, circuit, feature, contrast, sink, family, house):
         draw()

@@ -144,7 +144,8 @@ def _head(run: FeaturesResult, head: str, umap: bool) -> list[Block]:
         )
         if f.union:
             blocks.append(Figure(spaces.keys_pca(run, head, f.name), PROSE("keys figure", name=f.name)))
-        if f.rank > 3 and umap:
+        # Three components hide most of what tells many words apart, whatever the rank.
+        if umap and (f.rank > 3 or (f.name == "lexical" and f.rank > 1)):
             blocks.append(Figure(spaces.subspace_umap(run, head, f.name), PROSE("umap figure", name=f.name)))
     if drawn:
         blocks.append(Figure(spaces.subspace_pca(run, head, None), PROSE("whole figure")))
