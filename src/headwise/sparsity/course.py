@@ -2,7 +2,7 @@
 
 The last checkpoint says which cells matter: those that the circuits of a task use in it. These cells are then split
 over channels in every checkpoint. Singular values alone make channels unequal, and they change with training, too; so
-the claim is that cells grow sparser by more than each of the five nulls of the study (``nulls.py``) does in their place.
+the claim is that cells grow sparser by more than each of the five nulls (``nulls.py``) does in their place.
 """
 
 from __future__ import annotations

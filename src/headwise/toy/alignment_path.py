@@ -77,7 +77,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Turn:
+class SideTurn:
     """How one side of a pair came to align, from the start to twice the event's step."""
 
     singular_half: int
@@ -119,13 +119,13 @@ class AlignmentEvent:
     """The same as a frame of the path."""
     end: int
     """The last frame of the event's window."""
-    query_turn: Turn
+    query_turn: SideTurn
     """The query's side: u and w_i."""
-    key_turn: Turn
+    key_turn: SideTurn
     """The key's side: v and w_j."""
 
     @property
-    def turns(self) -> tuple[Turn, Turn]:
+    def turns(self) -> tuple[SideTurn, SideTurn]:
         """Both sides."""
         return self.query_turn, self.key_turn
 
@@ -154,13 +154,13 @@ def events(run: AlignmentRun, variant: int) -> list[AlignmentEvent]:
     return found
 
 
-def turn(steps: list[int], singular: Tensor, feature: Tensor, others: Tensor) -> Turn:
+def turn(steps: list[int], singular: Tensor, feature: Tensor, others: Tensor) -> SideTurn:
     """One side over a window: tracks [F, D] of singular vector and feature, and of all others [F, D, N']."""
     by_singular, by_feature = closing(singular, feature)
     # An unattended feature may end on either side of the singular vector, as the attended one could have.
     ends = torch.sign(torch.einsum("d,dn->n", singular[-1], others[-1]))
     by_others = torch.einsum("fd,fdn->n", (singular[1:] + singular[:-1]) / 2, others[1:] - others[:-1]) * ends
-    return Turn(
+    return SideTurn(
         steps[half_way(singular)],
         steps[half_way(feature)],
         float(_angles(singular)[0]),
