@@ -51,6 +51,14 @@ def test_what_is_no_folder_is_refused(folder: Path) -> None:
             Run.named(wrong)
 
 
+def test_an_atlas_is_listed_by_its_index_which_leads_to_the_heads(tmp_path: Path) -> None:
+    for name in ("report.html", "L0H0.html", "L12H3.html"):
+        (tmp_path / name).write_text("<p>page</p>")
+    run = Run.named(tmp_path)
+    assert run.pages == ("report.html",)
+    assert run.page("L12H3.html") == (tmp_path / "L12H3.html").resolve()
+
+
 def test_saved_pages_are_given_without_any_rights(folder: Path) -> None:
     with served(small_model(), (folder,)) as app:
         app.enter()

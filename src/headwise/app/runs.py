@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import HeadwiseError
 from headwise.scale.manifest import read_manifest
+
+_HEAD_PAGE = re.compile(r"L\d+H\d+\.html")
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,9 @@ class Run:
 
     @property
     def pages(self) -> tuple[str, ...]:
-        """Its saved pages, by name."""
-        return tuple(
-            sorted(file.name for file in self.path.glob("*.html") if self.page(file.name) is not None)
-        )
+        """Its saved pages, by name; not those of an atlas's heads, to which its index leads."""
+        found = sorted(file.name for file in self.path.glob("*.html") if self.page(file.name) is not None)
+        return tuple(name for name in found if not _HEAD_PAGE.fullmatch(name))
 
     def page(self, name: str) -> Path | None:
         """A saved page of this folder."""
