@@ -117,7 +117,7 @@ def _cell(value: Entry, column: TableColumn, style: str) -> str:
             else f"<td{style}>{shown}</td>"
         )
     if column.bar and value == value:
-        style += f' style="--share:{min(max(value, 0.0), 1.0):.1%}"'
+        style += f' style="background-size:{min(max(value, 0.0), 1.0):.1%} 72%"'
         style = style.replace(" class=n", ' class="n bar"')
     exact = f"{value:.{RAW}g}"
     raw = f" title={attribute(exact)}" if value == value and shown != exact else ""
