@@ -295,6 +295,8 @@ def test_every_view_is_in_this_file() -> None:
         "contrast/roles.py",
         "contrast/unlabelled/result.py",
         "naming/result.py",
+        "portraits/portrait.py",
+        "portraits/result.py",
         "why/explanation.py",
         "why/pair/result.py",
         "why/vocabulary.py",
