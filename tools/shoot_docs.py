@@ -50,7 +50,8 @@ def shoot(browser: Any, made: dict[str, str], folder: Path) -> None:
 
 
 def shoot_app(browser: Any) -> None:
-    """The app with the indirect-object prompt: every head, and a cell with what the bench takes away."""
+    """The app with the indirect-object prompt: every head, a cell with a number that explains itself and with what the
+    bench takes away, and the circuit that feeds it."""
     from headwise.app.server import listening, prepared
     from headwise.app.session import Session
 
@@ -67,10 +68,17 @@ def shoot_app(browser: Any) -> None:
     page.screenshot(path=ASSETS / "app-heads.png")
     page.click(".app-bar nav >> text=Cell")
     page.wait_for_selector(".sentence:not(.soft)")
+    page.locator("dl.facts [data-num='log-odds']").hover()
+    page.screenshot(path=ASSETS / "app-cell.png")
     page.locator("tr.cause input.tick").first.click()
     page.wait_for_selector(".effect")
     page.locator("section.table").scroll_into_view_if_needed()
     page.screenshot(path=ASSETS / "app-bench.png")
+    page.click("text=put everything back")
+    page.click("text=who fed this?")
+    page.wait_for_selector(".node-panel .sentence")
+    page.mouse.move(5, HIGH - 5)
+    page.screenshot(path=ASSETS / "app-circuit.png")
     page.close()
     server.should_exit = True
     serving.join()

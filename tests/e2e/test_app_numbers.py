@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from browsing import browsed
-from browsing_app import Tab, place_of
+from browsing_app import Tab, place_of, tabs
 from serving import Served
 from toy_answers import answer_lines, small_model
 
@@ -126,3 +126,14 @@ def test_a_screen_is_saved_as_one_page_that_asks_for_nothing(
     assert offline.locator("[data-num][title]").count() or path == "/heads"
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     offline.close()
+
+
+def test_the_screens_names_stay_whole_on_a_small_screen(browser: Any, app: Served) -> None:
+    with tabs(browser, app, viewport={"width": 360, "height": 800}) as tab:
+        page = tab("/heads", p=PROMPT)
+        page.wait_for_selector(".pictures canvas")
+        heights = page.eval_on_selector_all(
+            ".app-bar nav button", "all => all.map((one) => one.getBoundingClientRect().height)"
+        )
+        assert max(heights) < 48
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -179,8 +179,8 @@ const Words = ({ edit }: { edit: Edit }) => {
     );
   return (
     <>
-      without {writer ? <WriterName writer={writer} reads={reads} /> : 'all that was written'}
-      {channels.length ? ` in ${channelsOf(channels)}` : ''} {side}
+      without {writer ? <WriterName writer={writer} reads={reads} /> : `${channelsOf(channels)}, whoever wrote there,`}
+      {writer && channels.length ? ` in ${channelsOf(channels)}` : ''} {side}
       {target ? ` of ${target.head} from ${target.query} to ${target.key}${global ? ', for all above it' : ''}` : ''}
     </>
   );

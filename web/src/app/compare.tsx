@@ -167,7 +167,7 @@ const Both = ({ sides: [a, b], place, go }: { sides: [Side, Side] } & Pick<Share
   return (
     <div class="two">
       <div>
-        <Diff title="Next token" name="token" of="probability" lines={tokens.map((one) => [<Shown text={one} most={20} />, chance(a, one), chance(b, one)])} />
+        <Diff title="Next token: the five likeliest of each" name="token" of="probability" lines={tokens.map((one) => [<Shown text={one} most={20} />, chance(a, one), chance(b, one)])} />
         {place.head !== null && a.row && b.row ? (
           <Diff
             title={`What ${place.head} reads from the last token`}

@@ -44,6 +44,7 @@ export const Edges = ({ graph, pinned, matches, onPick, names, onTry }: EdgesPro
     });
   const turn = (next: Field) => setSort([next, next === field ? (direction === 1 ? -1 : 1) : next === 'weight' || next === 'channels' ? -1 : 1]);
   const shared = graph.edges.some((e) => e.share !== undefined);
+  const tries = onTry && list.some((e) => e.channels.length);
   const cut = all ? list : list.slice(0, MOST);
   return (
     <>
@@ -66,7 +67,7 @@ export const Edges = ({ graph, pinned, matches, onPick, names, onTry }: EdgesPro
                 </th>
               ) : null}
               {names ? <th scope="col">name</th> : null}
-              {onTry ? <th scope="col">bench</th> : null}
+              {tries ? <th scope="col">bench</th> : null}
             </tr>
           </thead>
           <tbody>
@@ -81,7 +82,7 @@ export const Edges = ({ graph, pinned, matches, onPick, names, onTry }: EdgesPro
                 <td>{channelsOf(e)}</td>
                 {shared ? <td class="n">{Math.round(100 * (e.share ?? 0))} %</td> : null}
                 {names ? <td>{<Named names={names} signal={bestOf(names, e.names)} />}</td> : null}
-                {onTry ? (
+                {tries ? (
                   <td>
                     {e.channels.length ? (
                       <button

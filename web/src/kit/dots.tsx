@@ -41,7 +41,7 @@ export const Dots = ({ title, rows, low, high, of }: DotsProps) => {
     return () => sizes.disconnect();
   }, []);
   const label = Math.max(124, Math.min(158, width * 0.32));
-  const right = width - Math.min(112, width * 0.32);
+  const right = width - Math.min(136, width * 0.34);
   const x = (v: number) => label + ((right - label) * (Math.min(high, Math.max(low, v)) - low)) / (high - low || 1);
   const bottom = TOP + rows.length * HIGH;
   return (

@@ -46,7 +46,7 @@ def glossary() -> dict[str, Any]:
     """For a page: the numbers by label, how to read an explanation, and what is said about whole figures."""
     found = {
         label: {
-            "says": plain(f"{one.what}. {one.read}".strip(" .") + "."),
+            "says": plain(_sentence(one.what) + (f"\nHow to read it: {one.read}." if one.read else "")),
             "formula": one.formula,
             "source": one.source,
         }
@@ -54,6 +54,10 @@ def glossary() -> dict[str, Any]:
         for label in one.labels
     }
     return {"numbers": found, "terms": _file()["term"], "captions": _file()["captions"]}
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def table() -> str:
