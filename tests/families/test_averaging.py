@@ -40,8 +40,8 @@ def test_planted_families_are_steadier_than_random_groups_and_than_the_average()
 
 
 def test_one_family_cut_in_two_is_no_steadier() -> None:
-    held, _ = planted(1, 0.5)
-    labels = np.arange(held.shape[0]) % 2
+    held, one = planted(1, 0.5)
+    labels = np.arange(len(one)) % 2
     found = averaging(held, jaccard(held), labels)
     assert found.steadier is not None and not found.steadier.supported
 

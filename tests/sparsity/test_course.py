@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -75,7 +76,8 @@ def test_a_checkpoint_twice_is_no_course(task: AnswerSet) -> None:
 
 
 def test_the_page_shows_every_checkpoint(found: SparsityCourse) -> None:
-    drawn = {(t.name, t.yaxis): t for t in course_figure(found).data}
+    traces: Any = course_figure(found).data
+    drawn = {(t.name, t.yaxis): t for t in traces}
     assert list(drawn["channels", "y"].y) == [p.sparsity.mean for p in found.checkpoints]
     assert list(drawn["rotated", "y2"].y) == [p.control_needed.mean for p in found.checkpoints]
     page = course_report(found).html()

@@ -127,7 +127,11 @@ def _averaged(ones: sparse.csr_matrix, weights: np.ndarray) -> np.ndarray:
 
 def _variance(ones: sparse.csr_matrix, seed: int, *labels: object) -> float:
     """Mean Jaccard distance of two averaged circuits, each of a resample of these circuits."""
-    drawn = resampled(ones.shape[0], seed, "averaging", *labels, draws=RESAMPLES).numpy().astype(np.float32)
+    drawn = (
+        resampled(len(ones.indptr) - 1, seed, "averaging", *labels, draws=RESAMPLES)
+        .numpy()
+        .astype(np.float32)
+    )
     found = jaccard(sparse.csr_matrix(_averaged(ones, drawn)))
     return float(found.sum(dtype=np.float64) / (RESAMPLES * (RESAMPLES - 1)))
 

@@ -131,4 +131,4 @@ def _said(found: Estimate) -> str:
 
 
 def _ends(found: Estimate) -> tuple[float, float | None, float | None]:
-    return (found.mean, *(found.ci or (None, None)))
+    return (found.mean, found.low, found.high) if found.ci else (found.mean, None, None)
