@@ -79,11 +79,11 @@ def task_effects_report(found: TaskEffects) -> Report:
         for p in found.prompts
     ]
     names = ("prompt", "edges", "lead", "change", "controls", "stream moved", "controls")
-    said = "supported" if all(one.supported for one in found.claims.values()) else "not supported"
+    holds = all(one.supported for one in found.claims.values())
     moved, control = found.estimates["moved"], found.estimates["control_moved"]
     change, other = found.estimates["share"], found.estimates["control_share"]
     lead = PROSE(
-        said,
+        "supported" if holds else "not supported",
         task=found.task,
         share=change.mean,
         other=other.mean,
