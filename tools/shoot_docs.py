@@ -1,7 +1,8 @@
 """Take the pictures of pages in docs/assets anew, from real runs: ``python tools/shoot_docs.py``.
 
 It explains and traces with the default model, opens the pages in a browser (Chromium on the PATH, or named in
-HEADWISE_CHROMIUM) and keeps the parts that docs/gallery.md and README.md show; with ``--app`` only those of the app.
+HEADWISE_CHROMIUM) and keeps the parts that docs/gallery.md and README.md show; with ``--app`` only those of the app,
+with ``--atlas DIR`` only those of an atlas that ``headwise head --all --out DIR`` made.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ ASSETS = Path(__file__).parent.parent / "docs" / "assets"
 DEMO = "Mr. Dursley was thin. Mrs. Potter was kind. Mr. Durs"
 """As in the Makefile."""
 PROMPT = "When John and Mary went to the store, John gave a drink to"
+PORTRAYED = "L18H6"
 WIDE, HIGH = 1280, 1100
 
 
@@ -46,6 +48,15 @@ def shoot(browser: Any, made: dict[str, str], folder: Path) -> None:
         if name == "explain":
             for part, section in (("table", ".table"), ("proof", ".proof"), ("circuit", ".around")):
                 page.locator(f"section{section}").screenshot(path=ASSETS / f"explain-{part}.png")
+        page.close()
+
+
+def shoot_atlas(browser: Any, folder: Path) -> None:
+    """The index of an atlas, and the page of one head."""
+    for name, file in (("atlas", "report.html"), ("portrait", f"{PORTRAYED}.html")):
+        page = browser.new_page(viewport={"width": WIDE, "height": HIGH}, color_scheme="light")
+        page.goto((folder / file).resolve().as_uri())
+        page.screenshot(path=ASSETS / f"{name}.png")
         page.close()
 
 
@@ -92,6 +103,9 @@ if __name__ == "__main__":
         sys.exit("no chromium found: install it, or set HEADWISE_CHROMIUM to a browser")
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        if "--atlas" in sys.argv[1:]:
+            shoot_atlas(opened, Path(sys.argv[-1]))
+            sys.exit()
         shoot_app(opened)
         if "--app" not in sys.argv[1:]:
             shoot(opened, pages(), Path(folder))
