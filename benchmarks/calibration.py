@@ -14,9 +14,14 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from headwise.bases.basis import Basis
+from headwise.bases.relative import sparsity
+from headwise.bases.singular import qk_svd
+from headwise.basis_names import BasisName
 from headwise.claims import claim, p_value, sign_flips
 from headwise.contrast.collect import Pairs
 from headwise.contrast.covariance import ContrastiveCovariance
@@ -30,8 +35,10 @@ from headwise.contrast.placebo import (
 )
 from headwise.contrast.rank import rank_report
 from headwise.contrast.swaps import SwapRows, swap_keys
+from headwise.families.within import within_claims
 from headwise.intervals import estimate, wilson
 from headwise.randomness import keyed
+from headwise.sparsity.nulls import OTHERS, CellVectors, null_cells, sparser_than, strictest
 from headwise.types import Head
 
 REPETITIONS = 200
@@ -151,6 +158,52 @@ def _clustered(effect: float, seed: int, clusters: int) -> tuple[Tensor, Tensor]
     return effect + math.sqrt(0.6) * common[which] + math.sqrt(0.4) * own, which
 
 
+def sparse_channels(effect: float, seed: int) -> bool:
+    """Gaussian streams through random weights, each query with its highest key; with an effect both hold one singular
+    vector."""
+    g = keyed(seed, "sparse")
+    query, key = (torch.randn(1, WIDTH, 4 * WIDTH, generator=g, dtype=torch.float64) for _ in range(2))
+    basis = _basis(query, key)
+    streams = torch.randn(24, 9, 4 * WIDTH, generator=g, dtype=torch.float64)
+    q, k = streams[:, 0] @ query[0].mT, streams[:, 1:] @ key[0].mT
+    q = q + effect * 4 * basis.key_map[2] * basis.query_units[2]
+    top = torch.einsum("nd,nkd->nk", q, k).argmax(1)
+    rows = torch.arange(24)
+    used = k[rows, top] + effect * 4 * basis.query_map[:, 2] / basis.query_units[2]
+    rest = torch.stack([k[i, [j for j in range(8) if j != top[i]][:OTHERS]] for i in range(24)])
+    cells = CellVectors(q, used, rest, torch.zeros(24).long(), torch.full((24,), 8))
+    found = sparser_than(
+        sparsity(basis.split(q, used)), null_cells(cells, basis, rows, seed), rows, rows, seed
+    )
+    return strictest(found)[0] <= LEVEL
+
+
+def _basis(query: Tensor, key: Tensor) -> Basis:
+    """The singular basis of one head of these weights."""
+    svd, ones = qk_svd(query, key), torch.ones(1, WIDTH, dtype=torch.float64)
+    return Basis(
+        name=BasisName("singular", "absolute", ""),
+        energies=svd.sigma,
+        query_map=svd.query_map,
+        key_map=svd.key_map,
+        query_units=svd.sigma,
+        key_units=ones,
+        rank=svd.rank,
+        halves=ones,
+        across=ones,
+    ).at(0)
+
+
+def label_within_wordings(effect: float, seed: int) -> bool:
+    """Twelve wordings far apart, and a label that varies within them; with an effect it moves their circuits."""
+    g = np.random.default_rng([seed, 1])
+    wording, order = np.repeat(np.arange(12), 4), np.tile([0, 0, 1, 1], 12)
+    places = g.normal(size=(12, 6))[wording] * 5 + g.normal(size=(48, 6)) + effect * order[:, None]
+    distances = np.sqrt(((places[:, None] - places) ** 2).sum(-1))
+    groups = {"wording": wording.astype(str), "order": order.astype(str)}
+    return within_claims(groups, distances, seed=seed)["order"].supported
+
+
 def _heads(number: int) -> list[Head]:
     return [Head(0, i) for i in range(number)]
 
@@ -160,6 +213,8 @@ TRIALS: dict[str, tuple[Trial, tuple[float, float, float]]] = {
     "head, wordings decide": (head_by_wording, (0.3, 0.6, 0.9)),
     "rank, wordings alone": (rank_of_wordings, (0.3, 0.6, 1.0)),
     "swap, Gaussian streams": (swap_of_a_feature, (0.5, 1.5, 3.0)),
+    "sparse, Gaussian streams": (sparse_channels, (0.3, 0.6, 1.0)),
+    "label, within wordings": (label_within_wordings, (0.3, 0.6, 1.2)),
     "mean, sign flips": (mean_by_flips, (0.3, 0.6, 1.0)),
     "mean, 15 clusters": (mean_by_interval, (0.3, 0.6, 1.0)),
     "mean, 6 clusters": (mean_of_six, (0.5, 1.0, 2.0)),

@@ -14,7 +14,8 @@ together: this p-value is reported, and not used.
 the threshold of a hidden normal variable, set so that circuits keep their sizes and features their frequencies in
 expectation; the hidden variables are tied by common factors, as many as stand out of shuffled data, with the observed
 (biserial) correlations. So a cause that varies from prompt to prompt and moves hundreds of signals at once belongs to
-this null, and only a gap speaks for families. The verdict uses this one.
+this null, and only a gap speaks for families. The verdict needs this one, and where prompts have wordings the one of
+:mod:`headwise.families.within` too.
 
 Both work on the same sample of at most ``SAMPLE`` prompts, observed and null alike.
 """
@@ -33,6 +34,7 @@ from scipy.stats import norm
 
 from headwise.families.cluster import average_linkage, cuts, separation, silhouettes
 from headwise.families.distance import jaccard
+from headwise.families.within import ShuffledWithin
 from headwise.randomness import keyed
 
 SAMPLE = 500
@@ -288,18 +290,62 @@ def null_tests(
     observed = {k: separation(distances, np.unique(one, return_inverse=True)[1]) for k, one in labels.items()}
     shuffled = ShuffledEdges(keyed(seed, "shuffled edges")).fit(matrix)
     cloud = OneFamily().fit(matrix, shuffled)
-    tests = []
-    for number, name in enumerate(("one family", "shuffled edges")):
-        null: list[dict[int, float]] = []
-        silhouette: dict[int, list[float]] = {}
-        for draw in range(draws):
-            made = shuffled.sample() if number else cloud.sample(keyed(seed, name, draw))
-            drawn = jaccard(made)
-            found = {k: cut.labels for k, cut in cuts(average_linkage(drawn), drawn).items()}
-            null.append({k: separation(drawn, one) for k, one in found.items()})
-            for k, values in silhouettes(drawn, found).items():
-                silhouette.setdefault(k, []).append(float(values.mean()))
-            if tick:
-                tick(number * draws + draw + 1, 2 * draws)
-        tests.append(NullTest(observed, null, silhouette, len(distances)))
-    return tests[0], tests[1]
+    done = tick or (lambda done, total: None)
+    one = _drawn(
+        observed,
+        lambda draw: cloud.sample(keyed(seed, "one family", draw)),
+        len(distances),
+        draws,
+        lambda n: done(n, 2 * draws),
+    )
+    two = _drawn(
+        observed, lambda draw: shuffled.sample(), len(distances), draws, lambda n: done(draws + n, 2 * draws)
+    )
+    return one, two
+
+
+def wording_test(
+    matrix: sparse.csr_matrix,
+    labels: Mapping[int, np.ndarray],
+    wordings: np.ndarray,
+    *,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> NullTest:
+    """The same cuts against circuits whose signals are shuffled within wordings."""
+    distances = jaccard(matrix)
+    observed = {k: separation(distances, np.unique(one, return_inverse=True)[1]) for k, one in labels.items()}
+    within = ShuffledWithin(matrix, wordings)
+    return _drawn(
+        observed,
+        lambda draw: within.sample(keyed(seed, "within", draw)),
+        len(distances),
+        draws,
+        lambda n: None,
+    )
+
+
+def largest_p(*tests: NullTest | None) -> dict[int, float]:
+    """By number of families the largest p of some tests; empty without any."""
+    known = [one.p_values for one in tests if one is not None]
+    return {k: max(p[k] for p in known) for k in known[0]} if known else {}
+
+
+def _drawn(
+    observed: dict[int, float],
+    sample: Callable[[int], sparse.csr_matrix],
+    prompts: int,
+    draws: int,
+    tick: Callable[[int], None],
+) -> NullTest:
+    """The test of observed separations against those of data sets drawn one after another."""
+    null: list[dict[int, float]] = []
+    silhouette: dict[int, list[float]] = {}
+    for draw in range(draws):
+        drawn = jaccard(sample(draw))
+        found = {k: cut.labels for k, cut in cuts(average_linkage(drawn), drawn).items()}
+        null.append({k: separation(drawn, one) for k, one in found.items()})
+        for k, values in silhouettes(drawn, found).items():
+            silhouette.setdefault(k, []).append(float(values.mean()))
+        tick(draw + 1)
+    return NullTest(observed, null, silhouette, prompts)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwise import jsons
+from headwise.claims import claim
 from headwise.errors import HeadwiseError
 from headwise.families.agreement import LabelAgreement
 from headwise.families.averaging import Averaging
@@ -21,13 +22,14 @@ from headwise.families.cluster import Clustering
 from headwise.families.compare import HeadComparison
 from headwise.families.distance import jaccard
 from headwise.families.incidence import Incidence
-from headwise.families.null import NullTest
+from headwise.families.null import NullTest, largest_p
 from headwise.scale.folder import RunFolder
 from headwise.scale.manifest import AGAIN
 from headwise.scale.results import held_manifest, read_value, write_result
 from headwise.scale.tables import table_bytes
 from headwise.strings import counted
 from headwise.survey.records import CircuitRun
+from headwise.types import Claim
 from headwise.validation import Shape, check
 
 if TYPE_CHECKING:
@@ -101,6 +103,8 @@ class FamiliesResult:
     """The tree, and its cuts with stability and separation."""
     null: NullTest | None
     """The same of data that are one family; None where the tree has no cut."""
+    within: NullTest | None
+    """The same of circuits whose signals are shuffled within wordings; None where prompts have no wording."""
     shuffle: NullTest | None
     """The same of circuits with shuffled edges; None where the tree has no cut."""
     labels: np.ndarray
@@ -112,7 +116,12 @@ class FamiliesResult:
     agreements: list[LabelAgreement]
     """How well each label agrees with the families."""
     accuracy: list[dict[str, Any]]
-    """By value of each label: prompts, wrong answers, share answered right."""
+    """By value of each label: prompts, wrong answers, right ones without a circuit or without a signal, those that were
+    compared, and the share answered right."""
+    silent: tuple[int, ...]
+    """Traced prompts whose circuits hold no signal, only edges into the answer: they are in no family."""
+    within_wordings: dict[str, Claim]
+    """For each label that varies within wordings: that circuits of one wording differ by it."""
     heads: list[HeadComparison]
     """Every head that two families share: whether it does the same in both."""
     causality: list[CausalTest]
@@ -155,14 +164,37 @@ class FamiliesResult:
     @property
     def tested(self) -> int | None:
         """The number of families whose numbers are reported: the chosen one, or where there are none the tightest."""
-        cut = self.clustering.choose(self.null.p_values if self.null else {})
+        cut = self.clustering.choose(self.p_values)
         known = self.clustering.silhouette
         return cut if cut > 1 else max(known, key=lambda k: known[k], default=None)
 
     @cached_property
+    def p_values(self) -> dict[int, float]:
+        """By number of families: against one family, and where prompts have wordings the larger of that and theirs."""
+        return largest_p(self.null, self.within)
+
+    @property
+    def claim(self) -> Claim | None:
+        """That the circuits fall into more than one family; None where the tree has no cut."""
+        if self.null is None or self.tested is None:
+            return None
+        null = "one family that varies continuously"
+        if self.within is not None:
+            null = f"the closer of: {null}; signals shuffled within wordings"
+        alone = claim(
+            self.p_values[self.tested],
+            null=null,
+            draws=len(self.null.null),
+            group="this test alone, all numbers of families allowed for",
+        )
+        return replace(alone, supported=self.clustering.choose(self.p_values) > 1)
+
+    @cached_property
     def cuts(self) -> list[dict[str, Any]]:
         """One row for every number of families."""
-        c, p = self.clustering, self.null.p_values if self.null else {}
+        c, p = self.clustering, self.p_values
+        one = self.null.p_values if self.null else {}
+        inside = self.within.p_values if self.within else {}
         shuffled = self.shuffle.p_values if self.shuffle else {}
         chosen = c.choose(p)
         return [
@@ -173,6 +205,8 @@ class FamiliesResult:
                 "stability_low": c.stability_low[k],
                 "separation": self.null.observed[k] if self.null else None,
                 "p_value": p.get(k),
+                "p_value_one_family": one.get(k),
+                "p_value_within": inside.get(k),
                 "p_value_shuffle": shuffled.get(k),
                 "smallest": int(cut.sizes.min()),
                 "strays": int(cut.strays.sum()),
@@ -191,14 +225,20 @@ class FamiliesResult:
             "task": config["task"],
             "n_prompts": len(self.run),
             **{f"n_{name}": count for name, count in self.counts.items()},
+            "n_silent": len(self.silent),
+            "n_compared": len(self.labels),
             "distance": self.settings["distance"],
             "grouped_by": self.grouped_by,
-            "n_families": self.clustering.choose(self.null.p_values if self.null else {}),
+            "n_families": self.clustering.choose(self.p_values),
             "silhouette": at.get("silhouette"),
             "stability": at.get("stability"),
             "separation": at.get("separation"),
             "p_value": at.get("p_value"),
+            "p_value_one_family": at.get("p_value_one_family"),
+            "p_value_within": at.get("p_value_within"),
             "p_value_shuffle": at.get("p_value_shuffle"),
+            "claim": self.claim and self.claim.to_json(),
+            "within_wordings": {name: one.to_json() for name, one in self.within_wordings.items()},
             "null": None
             if self.null is None
             else {"prompts": self.null.prompts, "draws": len(self.null.null)},
@@ -346,7 +386,7 @@ class FamiliesResult:
         found = self.to_json()
         how = f"by {self.grouped_by}" if self.grouped_by else "by clustering"
         return (
-            f"FamiliesResult({found['task']!r} in {found['model']!r}: {counted(found['n_traced'], 'circuit')}, "
+            f"FamiliesResult({found['task']!r} in {found['model']!r}: {counted(found['n_compared'], 'circuit')}, "
             f"{counted(self.n_families, 'family', 'families')} {how}, p {found['p_value']})"
         )
 

@@ -21,11 +21,12 @@ from headwise.families.cluster import Clustering, cluster, medoids, silhouettes
 from headwise.families.compare import compare, incoming
 from headwise.families.distance import jaccard
 from headwise.families.incidence import Incidence, check_kind, incidence
-from headwise.families.null import NullTest, null_tests, sampled
+from headwise.families.null import NullTest, largest_p, null_tests, sampled, wording_test
 from headwise.families.result import CORE, KIND, PRUNED, FamiliesResult, Family
+from headwise.families.within import within_claims, wording_of
 from headwise.progress import Progress
 from headwise.scale.folder import refuse_taken
-from headwise.strings import natural
+from headwise.strings import counted, natural
 from headwise.survey.records import CircuitRun
 
 if TYPE_CHECKING:
@@ -89,14 +90,15 @@ def find_families(
     if out is not None:
         refuse_taken(out, KIND)
     tell("distances", 0, 1)
-    signals = incidence(run.edges, run.traced)
-    chosen = signals if distance == "signals" else incidence(run.edges, run.traced, distance)
+    compared, silent = with_signals(run)
+    signals = incidence(run.edges, compared)
+    chosen = signals if distance == "signals" else incidence(run.edges, compared, distance)
     distances = jaccard(chosen.matrix)
-    groups = usable_labels([run.labels[p] for p in run.traced])
+    groups = usable_labels([run.labels[p] for p in compared])
     tell("clustering", 0, 1)
     clustering = cluster(distances, seed=seed)
-    null, shuffle = _nulls(chosen, clustering, seed, tell)
-    labels, names = _partition(clustering, null, groups, by)
+    null, within, shuffle = _nulls(chosen, clustering, groups, seed, tell)
+    labels, names = _partition(clustering, largest_p(null, within), groups, by)
     values = silhouettes(distances, {0: labels})[0] if labels.max() else np.zeros(len(labels))
     largest = np.argsort(-np.bincount(labels), kind="stable").tolist()
     representatives = medoids(distances, labels)
@@ -104,15 +106,13 @@ def find_families(
     averaged = averaging(chosen.matrix, distances, labels, seed=seed)
     tell("comparing heads", 0, 1)
     pairs = list(combinations(sorted(largest[:COMPARED]), 2))
-    heads = (
-        compare(incoming(run.edges, run.traced), labels, representatives, pairs, seed=seed) if pairs else []
-    )
+    heads = compare(incoming(run.edges, compared), labels, representatives, pairs, seed=seed) if pairs else []
     causality = []
     tested = list(combinations(sorted(largest[:TESTED]), 2))
     if model is not None and tested:
         causality = measure_causality(
             Bases.named(model, run.basis, "this run"),
-            questions(run),
+            questions(run, compared),
             signals,
             labels,
             tested,
@@ -135,12 +135,15 @@ def find_families(
         distances=distances,
         clustering=clustering,
         null=null,
+        within=within,
         shuffle=shuffle,
         labels=labels,
         groups=groups,
         families=_families(run, signals, distances, clustering, labels, names, representatives, groups, by),
         agreements=agreement(groups, labels, distances, seed=seed),
-        accuracy=_accuracy(run),
+        within_wordings=within_claims(groups, distances, seed=seed),
+        accuracy=_accuracy(run, silent),
+        silent=tuple(silent),
         heads=heads,
         causality=causality,
         averaging=averaged,
@@ -158,11 +161,28 @@ def check_model(run: CircuitRun, model: Model) -> None:
     model.require(run.config["weight_hash"], "this run of circuits", of=run.config["model"], do=again)
 
 
-def questions(run: CircuitRun) -> list[CausalQuestion]:
-    """The traced prompts with their answers."""
+def with_signals(run: CircuitRun) -> tuple[list[int], list[int]]:
+    """The traced prompts whose circuits hold a signal, and those whose circuits hold none.
+
+    A circuit of nothing but edges into the answer has nothing to compare: two of them would be at distance 0, and at
+    distance 1 from all others, a family made of what is missing.
+    """
+    sizes = incidence(run.edges, run.traced).sizes
+    kept = [p for p, size in zip(run.traced, sizes, strict=True) if size]
+    if len(kept) < FEWEST:
+        raise HeadwiseError(
+            f"{str(run.paths[0])!r} holds {counted(len(kept), 'circuit')} with signals of {len(run)} prompts "
+            f"({len(run.traced) - len(kept)} have only edges into the answer): families need at least {FEWEST}; trace "
+            "more prompts"
+        )
+    return kept, [p for p, size in zip(run.traced, sizes, strict=True) if not size]
+
+
+def questions(run: CircuitRun, prompts: Sequence[int]) -> list[CausalQuestion]:
+    """Some traced prompts with their answers."""
     columns = (run.prompts.column(name).to_pylist() for name in ("token_ids", "answer_id", "wrong_id"))
     rows = list(zip(*columns, strict=True))
-    return [CausalQuestion(*rows[p]) for p in run.traced]
+    return [CausalQuestion(*rows[p]) for p in prompts]
 
 
 def _loaded(runs: str | Path | CircuitRun | Sequence[str | Path]) -> CircuitRun:
@@ -179,23 +199,30 @@ def _loaded(runs: str | Path | CircuitRun | Sequence[str | Path]) -> CircuitRun:
 
 
 def _nulls(
-    chosen: Incidence, clustering: Clustering, seed: int, tell: Progress
-) -> tuple[NullTest | None, NullTest | None]:
+    chosen: Incidence,
+    clustering: Clustering,
+    groups: dict[str, np.ndarray],
+    seed: int,
+    tell: Progress,
+) -> tuple[NullTest | None, NullTest | None, NullTest | None]:
     if not clustering.cuts:
-        return None, None
+        return None, None, None
     rows = sampled(len(chosen.prompts), seed)
     cut = {k: one.labels[rows] for k, one in clustering.cuts.items()}
-    return null_tests(
-        chosen.rows(rows).matrix, cut, seed=seed, tick=lambda done, total: tell("null data", done, total)
+    matrix, wording = chosen.rows(rows).matrix, wording_of(groups)
+    one, shuffled = null_tests(
+        matrix, cut, seed=seed, tick=lambda done, total: tell("null data", done, total)
     )
+    within = None if wording is None else wording_test(matrix, cut, groups[wording][rows], seed=seed)
+    return one, within, shuffled
 
 
 def _partition(
-    clustering: Clustering, null: NullTest | None, groups: dict[str, np.ndarray], by: str | None
+    clustering: Clustering, p_values: dict[int, float], groups: dict[str, np.ndarray], by: str | None
 ) -> tuple[np.ndarray, list[str]]:
     """The family of every circuit, and the families' names."""
     if by is None:
-        labels = clustering.labels(clustering.choose(null.p_values if null else {}))
+        labels = clustering.labels(clustering.choose(p_values))
         return labels, [str(k) for k in range(int(labels.max()) + 1)]
     if by not in groups:
         known = ", ".join(groups) or "none"
@@ -217,7 +244,7 @@ def _families(
     groups: dict[str, np.ndarray],
     by: str | None,
 ) -> list[Family]:
-    table = run.prompts.take(run.traced)
+    table = run.prompts.take(signals.prompts)
     text, answer, top = (table.column(name).to_pylist() for name in ("text", "answer", "top"))
     difference, edges = (
         table.column(name).to_numpy(zero_copy_only=False) for name in ("difference", "n_edges")
@@ -257,9 +284,10 @@ def _counted(values: np.ndarray) -> dict[str, int]:
     return dict(sorted(Counter(values.tolist()).items(), key=lambda item: (-item[1], natural(item[0]))))
 
 
-def _accuracy(run: CircuitRun) -> list[dict[str, Any]]:
-    """Prompts that the model gets wrong have no circuit and so no family: they can only be counted by label."""
-    status = np.array(run.prompts.column("status").to_pylist())
+def _accuracy(run: CircuitRun, silent: Sequence[int]) -> list[dict[str, Any]]:
+    """Prompts in no family can only be counted by label: wrong, or right without a circuit, or without a signal."""
+    status = np.array(run.prompts.column("status").to_pylist(), dtype=object)
+    status[list(silent)] = "silent"
     rows = []
     for name, values in usable_labels(run.labels).items():
         for value in sorted(np.unique(values).tolist(), key=natural):
@@ -272,7 +300,9 @@ def _accuracy(run: CircuitRun) -> list[dict[str, Any]]:
                     "value": value,
                     "prompts": len(mine),
                     "wrong": wrong,
-                    "traced": int((mine == "traced").sum()),
+                    "empty": int((mine == "empty").sum()),
+                    "silent": int((mine == "silent").sum()),
+                    "compared": int((mine == "traced").sum()),
                     "accuracy": (asked - wrong) / asked if asked else None,
                 }
             )

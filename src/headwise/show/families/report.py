@@ -57,7 +57,7 @@ def families_report(found: FamiliesResult, named: NamedFamilies | None = None) -
         ),
         facts={
             "prompts": str(document["n_prompts"]),
-            "circuits": str(document["n_traced"]),
+            "circuits": str(document["n_compared"]),
             "answered wrong": str(document["n_wrong"]),
             "families": str(document["n_families"]),
             "p, one family": "–" if p is None else f"{p:.3f}",
@@ -196,8 +196,15 @@ def _families(found: FamiliesResult) -> list[Block]:
             "silhouette of the label itself": lambda a: a.silhouette,
         }
         blocks.append(Table.of(found.agreements, told, PROSE("agreement table")))
+    if found.within_wordings:
+        claimed = [
+            (name, one.p, one.q, "yes" if one.supported else "no")
+            for name, one in found.within_wordings.items()
+        ]
+        null = next(iter(found.within_wordings.values())).null
+        blocks.append(Table(("label", "p", "q", "supported"), claimed, PROSE("within table", null=null)))
     if found.accuracy:
-        names = ("label", "value", "prompts", "wrong", "traced", "accuracy")
+        names = ("label", "value", "prompts", "wrong", "empty", "silent", "compared", "accuracy")
         shown = {*found.telling, found.grouped_by}
         listed = [tuple(a[c] for c in names) for a in found.accuracy if a["label"] in shown]
         blocks.append(Table(names, listed, PROSE("accuracy table")))

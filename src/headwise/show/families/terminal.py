@@ -21,6 +21,8 @@ SHOWN = 12
 def family_tables(found: FamiliesResult, named: NamedFamilies | None = None) -> RenderableType:
     """The verdict, the families, agreement with labels, heads that differ, causality."""
     parts: list[RenderableType] = [Text(verdict(found), style="bold")]
+    if aside := set_aside(found):
+        parts.append(Text(aside))
     rows = [
         (
             f.name,
@@ -51,6 +53,14 @@ def family_tables(found: FamiliesResult, named: NamedFamilies | None = None) -> 
         ]
         parts += [Text(), table(("label", "AMI", "95 %", "p", "its own silhouette"), shown)]
     parts += [Text(), Text(averaged(found))]
+    if found.within_wordings:
+        within = [
+            (name, f"{one.p:.3f}", f"{one.q:.3f}", "yes" if one.supported else "no")
+            for name, one in found.within_wordings.items()
+        ]
+        null = next(iter(found.within_wordings.values())).null
+        title = f"Do circuits of one wording differ by a label? ({null})"
+        parts += [Text(), table(("label", "p", "q", "supported"), within, title=title)]
     if found.heads:
         parts += [Text(), *_heads(found)]
     if found.causality:
@@ -66,12 +76,14 @@ def family_tables(found: FamiliesResult, named: NamedFamilies | None = None) -> 
 def verdict(found: FamiliesResult) -> str:
     """One or two sentences: are there families, how many, how sure."""
     document = found.to_json()
-    n, k = document["n_traced"], document["n_families"]
+    n, k = document["n_compared"], document["n_families"]
     if document["p_value"] is None:
         return f"{n} circuits: too few, or too similar, to separate"
+    inside = document["p_value_within"]
+    wording = "" if inside is None else f"{inside:.3f} against signals shuffled within wordings, "
     numbers = (
         f"silhouette {document['silhouette']:.2f}, stability {document['stability']:.2f}, separation "
-        f"{document['separation']:.1f}, p {document['p_value']:.3f} against one family, "
+        f"{document['separation']:.1f}, p {document['p_value_one_family']:.3f} against one family, {wording}"
         f"{document['p_value_shuffle']:.3f} against shuffled edges"
     )
     if k > 1:
@@ -96,6 +108,19 @@ def averaged(found: FamiliesResult) -> str:
         f"{one.representatives:.2f}. Families {holds} than random groups of their sizes ({one.random_mean:.2f}, "
         f"p {one.steadier.p:.3f})"
     )
+
+
+def set_aside(found: FamiliesResult) -> str:
+    """Prompts that are in no family, by why; empty if there are none."""
+    counts, silent = found.counts, len(found.silent)
+    reasons = {
+        "answered wrong": counts["wrong"],
+        "right without a circuit": counts["empty"],
+        "right with edges into the answer alone": silent,
+        "failed": counts["failed"],
+    }
+    told = [f"{n} {why}" for why, n in reasons.items() if n]
+    return f"in no family: {', '.join(told)}" if told else ""
 
 
 def composition(labels: dict[str, dict[str, int]], most: int = 2) -> str:
