@@ -118,7 +118,7 @@ def test_circuits_without_signals_are_counted_apart(tmp_path: Path) -> None:
     status = ["traced"] * 24 + ["wrong"] * 2 + ["empty"] * 3
     rows = [prompt_row(i, {"kind": str(i % 2)}, status=one) for i, one in enumerate(status)]
     edges = [edge(i, "L0H0", "L1H0", "query", (i % 3, 3 + i % 4)) for i in range(17)]
-    edges += [edge(i, "L2H0", "answer", "value", ()) for i in range(17, 24)]
+    edges += [edge(i, "L2H0", "answer", "key", ()) for i in range(17, 24)]
     write_run(path, rows, edges)
     found = find_families(path)
     document = found.to_json()

@@ -244,7 +244,7 @@ def _families(
     groups: dict[str, np.ndarray],
     by: str | None,
 ) -> list[Family]:
-    table = run.prompts.take(signals.prompts)
+    table = run.prompts.take(signals.prompts.tolist())
     text, answer, top = (table.column(name).to_pylist() for name in ("text", "answer", "top"))
     difference, edges = (
         table.column(name).to_numpy(zero_copy_only=False) for name in ("difference", "n_edges")
