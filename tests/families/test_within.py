@@ -86,7 +86,7 @@ def by_wording(path: Path, wordings: int = 2, each: int = 20, label: str = "word
         rows.append(prompt_row(i, {label: f"w{i // each}", "lot": str(i % 2)}))
         for channel in range(24):
             if g.random() < (0.85 if channel % wordings == i // each else 0.1):
-                edges.append(edge(i, "L0H0", "L1H0", "query", (channel,), at=2 + i % 7))
+                edges.append(edge(i, "L0H0", "L1H0", "query", (channel,), at=2 + i % 4))
     write_run(path, rows, edges)
     return path
 
@@ -106,7 +106,7 @@ def test_families_that_are_wordings_are_not_supported(tmp_path: Path) -> None:
 
 def test_copies_of_one_wording_at_other_offsets_are_one_family(tmp_path: Path) -> None:
     rows = [prompt_row(i, {"wording": "1", "offset": str(i % 5)}) for i in range(30)]
-    edges = [edge(i, "L0H0", "L1H0", "query", (c,), at=3 + 10 * (i % 5)) for i in range(30) for c in (1, 2)]
+    edges = [edge(i, "L0H0", "L1H0", "query", (c,), at=1 + i % 5) for i in range(30) for c in (1, 2)]
     write_run(tmp_path / "run", rows, edges)
     found = find_families(tmp_path / "run")
     assert found.n_families == 1 and found.distances.max() == 0.0
