@@ -116,8 +116,7 @@ class FamiliesResult:
     agreements: list[LabelAgreement]
     """How well each label agrees with the families."""
     accuracy: list[dict[str, Any]]
-    """By value of each label: prompts, wrong answers, right ones without a circuit or without a signal, those that were
-    compared, and the share answered right."""
+    """By value of each label: prompts, those in no family and why, those compared, and the share answered right."""
     silent: tuple[int, ...]
     """Traced prompts whose circuits hold no signal, only edges into the answer: they are in no family."""
     within_wordings: dict[str, Claim]
@@ -181,12 +180,8 @@ class FamiliesResult:
         null = "one family that varies continuously"
         if self.within is not None:
             null = f"the closer of: {null}; signals shuffled within wordings"
-        alone = claim(
-            self.p_values[self.tested],
-            null=null,
-            draws=len(self.null.null),
-            group="this test alone, all numbers of families allowed for",
-        )
+        group = "this test alone, all numbers of families allowed for"
+        alone = claim(self.p_values[self.tested], null=null, draws=len(self.null.null), group=group)
         return replace(alone, supported=self.clustering.choose(self.p_values) > 1)
 
     @cached_property
