@@ -23,6 +23,7 @@ PAGES = {
     "filter": "filter",
     "binding": "binding",
     "circuits": "ioi-circuit",
+    "effects": "ioi-circuit",
     "families": "ioi-families",
     "orders": "ioi-families",
     "names": "names",

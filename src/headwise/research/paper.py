@@ -7,6 +7,7 @@ from typing import Any
 from headwise.research.paper_readings import (
     GRIDS,
     accuracy,
+    aligned,
     attribution,
     binding_ranks,
     category_ranks,
@@ -91,7 +92,7 @@ PAPER: tuple[ResearchPart, ...] = (
         "keys and queries of one category align inside the categorical subspace",
         _NONE,
         "filter",
-        drawn("filter"),
+        aligned("filter"),
         "Keys (●) and queries (◆) inside",
     ),
     _part(
@@ -131,7 +132,7 @@ PAPER: tuple[ResearchPart, ...] = (
         "keys and queries align by order and by word inside the subspaces",
         _NONE,
         "binding",
-        drawn("binding"),
+        aligned("binding"),
         "Keys (●) and queries (◆) inside",
     ),
     _part(

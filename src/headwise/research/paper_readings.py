@@ -185,6 +185,26 @@ def selected(study: str) -> Any:
     return read
 
 
+def aligned(study: str) -> Any:
+    def read(runs: ResearchRuns) -> ResearchReading:
+        found = runs[study]["alignment"]
+        if not found:
+            return ResearchReading("no classes that occur among both queries and keys", None)
+        held = [one for one in found if one["supported"]]
+        best = sorted(found, key=lambda one: one["q"])[:3]
+        told = ", ".join(
+            f"{one['head']} {one['name']} {one['measure']} {one['value']:.2f} (shuffled {one['shuffled_value']:.2f})"
+            for one in best
+        )
+        return ResearchReading(
+            f"{len(held)} of {len(found)} match beyond shuffled classes and placebos; {told}",
+            bool(held),
+            "query clusters match key clusters more than both nulls let them, in at least one head (q ≤ 0.05)",
+        )
+
+    return read
+
+
 def drawn(*studies: str) -> Any:
     def read(runs: ResearchRuns) -> ResearchReading:
         heads = {one["head"] for study in studies for one in runs[study]["features"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwise.research.parts import ResearchStudy, Work
 
-_SWEEPS = ("probability", "lambda", "features", "head", "context")
+_SWEEPS = ("probability", "lambda", "features", "head", "context", "interference")
 _TASKS = ("greater-than", "pronouns", "facts")
 
 PAPER: tuple[ResearchStudy, ...] = (
@@ -81,6 +81,14 @@ TALK: tuple[ResearchStudy, ...] = (
             workers=True,
         )
         for task in _TASKS
+    ),
+    *(
+        ResearchStudy(
+            f"effects-{task}",
+            f"intervene --task {{{task}}} --prompts 100",
+            f"intervene --task {{{task}}} --prompts 8",
+        )
+        for task in ("ioi", *_TASKS)
     ),
     ResearchStudy("families", "families {circuits}", "families {circuits} --sample 8"),
     ResearchStudy(
