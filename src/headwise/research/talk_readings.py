@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from headwise.research.parts import ResearchReading, ResearchRuns
 from headwise.research.studies import TALK as STUDIES
+from headwise.strings import counted
 
 SWEEPS = tuple(study.name for study in STUDIES if study.name.startswith("sweep-"))[:5]
 EFFECTS = tuple(study.name for study in STUDIES if study.name.startswith("effects-"))
@@ -134,7 +136,10 @@ def behaviour(runs: ResearchRuns) -> ResearchReading:
 
 
 def averaged(runs: ResearchRuns) -> ResearchReading:
-    one = runs["families"]["averaging"] or runs["orders"]["averaging"]
+    given = [runs[name]["averaging"] for name in ("families", "orders")]
+    one = next((found for found in given if found is not None and found["steadier"] is not None), None)
+    if one is None or one["families"] is None:
+        return ResearchReading("there are too few circuits to average", None)
     return ResearchReading(
         f"structure of averaged circuits varies by {one['all_prompts']:.2f} over all prompts, by "
         f"{one['families']:.2f} within families, by {one['random_groups']:.2f} in random groups of their sizes",
@@ -169,10 +174,11 @@ def traced(runs: ResearchRuns) -> ResearchReading:
 
 def families(runs: ResearchRuns) -> ResearchReading:
     one = runs["families"]
+    count = "one family" if one["n_families"] == 1 else f"{one['n_families']} families"
     labels = sorted(one["labels"], key=lambda label: -label["ami"])[:2]
     told = ", ".join(f"{label['label']} {label['ami']:.2f}" for label in labels)
     return ResearchReading(
-        f"{one['n_families']} families (p {one['p_value']:.2f}); agreement with labels (AMI): {told}",
+        f"{count} (p {one['p_value']:.2f}); agreement with labels (AMI): {told}",
         one["n_families"] > 1,
         "more than one family beyond the null",
     )
@@ -189,12 +195,18 @@ def representatives(runs: ResearchRuns) -> ResearchReading:
     )
 
 
+def _listed(parts: Iterable[str]) -> str:
+    """What a sentence goes on with, if anything."""
+    told = ", ".join(parts)
+    return f": {told}" if told else ""
+
+
 def same(runs: ResearchRuns) -> ResearchReading:
     heads = runs["orders"]["heads"]
     same = [one for one in heads if one["verdict"] == "the same"]
     return ResearchReading(
-        f"{len(same)} of {len(heads)} heads and sides do the same: "
-        + ", ".join(f"{one['head']} {one['side']} {one['cosine']:.2f}" for one in same[:4]),
+        f"{len(same)} of {len(heads)} heads and sides do the same"
+        + _listed(f"{one['head']} {one['side']} {one['cosine']:.2f}" for one in same[:4]),
         bool(same),
         "at least one cosine near 1, with its interval",
     )
@@ -203,8 +215,8 @@ def same(runs: ResearchRuns) -> ResearchReading:
 def opposite(runs: ResearchRuns) -> ResearchReading:
     heads = [one for one in runs["orders"]["heads"] if one["ci"][1] < 0]
     return ResearchReading(
-        f"{len(heads)} heads and sides have a cosine below 0 with its whole interval: "
-        + ", ".join(f"{one['head']} {one['side']} {one['cosine']:.2f}" for one in heads[:4]),
+        f"heads and sides with a cosine below 0, its whole interval, too: {len(heads)}"
+        + _listed(f"{one['head']} {one['side']} {one['cosine']:.2f}" for one in heads[:4]),
         bool(heads),
         "at least one cosine whose interval lies below 0",
     )
@@ -263,7 +275,7 @@ def sinks(runs: ResearchRuns) -> ResearchReading:
     largest = max((cluster["size"] for cluster in one["clusters"]), default=0)
     return ResearchReading(
         f"{parked} of {len(one['heads'])} heads park; {controlled} are controlled; the largest cluster of one signal "
-        f"has {largest} heads",
+        f"has {counted(largest, 'head')}",
         largest > 1,
         "at least two heads share a signal",
     )
