@@ -10,7 +10,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from headwise.app import wire, wire_runs
+from headwise.app import wire, wire_edits, wire_runs
 from headwise.validation import Shape
 
 FILE = Path(__file__).parent.parent / "web" / "src" / "app" / "wire.ts"
@@ -27,12 +27,16 @@ def text() -> str:
 
 def shapes() -> list[type[Shape]]:
     """Every shape of the wire, in the order in which they are written."""
-    return [
-        one
-        for module in (wire, wire_runs)
-        for _, one in inspect.getmembers(module, inspect.isclass)
-        if issubclass(one, Shape) and one.__module__ == module.__name__
+    found = [
+        [
+            one
+            for module in modules
+            for _, one in inspect.getmembers(module, inspect.isclass)
+            if issubclass(one, Shape) and one.__module__ == module.__name__
+        ]
+        for modules in ((wire, wire_edits), (wire_runs,))
     ]
+    return [one for some in found for one in sorted(some, key=lambda shape: shape.__name__)]
 
 
 def _interface(shape: type[Shape]) -> str:

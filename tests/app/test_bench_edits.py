@@ -11,6 +11,7 @@ from tiny_banks import random_bank
 from toy_answers import answer_lines, small_model
 
 import headwise
+from headwise.circuits.interventions import Action, Scope
 from headwise.contrast.bank import FeatureBank
 from headwise.model.edits import RemoveWithin, SwapWithin
 from headwise.why.explanation import Explanation
@@ -194,8 +195,10 @@ def test_an_edge_is_the_intervention_of_a_circuit(
             "channels": signal.channels,
         },
     }
-    for scope in ("local", "global"):
-        for action, dose in (("remove", 1.0), ("boost", -1.0)):
+    actions: tuple[tuple[Action, float], ...] = (("remove", 1.0), ("boost", -1.0))
+    scopes: tuple[Scope, ...] = ("local", "global")
+    for scope in scopes:
+        for action, dose in actions:
             (effect,) = headwise.intervene(model, circuit, [[edge]], scope=scope, action=action, draws=1)
             got = tried(
                 app,

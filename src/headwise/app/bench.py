@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from headwise.app import wire
+from headwise.app import wire_edits
 from headwise.app.changes import CellChanges, OfCell
 from headwise.circuits.counterfactual import Outcome, outcomes, removal, unused
 from headwise.circuits.interventions import in_stream
@@ -32,7 +32,7 @@ from headwise.why.proof import LEAST, LEVEL, Spread
 from headwise.why.question import Answer, PromptReading, find_answer
 from headwise.why.what import features_here
 
-OfHead = wire.SilenceHead | wire.CutCell | wire.PatchHead
+OfHead = wire_edits.SilenceHead | wire_edits.CutCell | wire_edits.PatchHead
 TOP = 5
 HEADS = "the same edits in other heads of the same layers"
 EDGES = "as many channels that the edges do not use, of the same writers"
@@ -44,7 +44,7 @@ class Bench:
     def __init__(
         self,
         read: PromptReading,
-        plan: wire.EditPlan,
+        plan: wire_edits.EditPlan,
         others: dict[str, PromptReading],
         banks: Sequence[FeatureBank] = (),
     ) -> None:
@@ -53,14 +53,16 @@ class Bench:
         self.cell = self._cell(plan.head, plan.query, plan.key)
         self.table = log_odds_table(self.up, self.cell)
         self.of_heads: list[OfHead] = [one for one in plan.edits if isinstance(one, OfHead)]
-        self.edges: list[wire.RemoveEdge] = []
+        self.edges: list[wire_edits.RemoveEdge] = []
         of_cell: list[OfCell] = []
         for one in plan.edits:
-            if isinstance(one, wire.RemoveEdge) and not self._is_own(one):
+            if isinstance(one, wire_edits.RemoveEdge) and not self._is_own(one):
                 self.edges.append(one)
-            elif isinstance(one, wire.RemoveEdge):
+            elif isinstance(one, wire_edits.RemoveEdge):
                 of_cell.append(
-                    wire.RemoveSignals(kind="signals", side=one.side, signals=(one.signal,), dose=one.dose)
+                    wire_edits.RemoveSignals(
+                        kind="signals", side=one.side, signals=(one.signal,), dose=one.dose
+                    )
                 )
             elif isinstance(one, OfCell):
                 of_cell.append(one)
@@ -76,11 +78,11 @@ class Bench:
             )
         return Cell(self.model.head(head), query, key)
 
-    def _is_own(self, edge: wire.RemoveEdge) -> bool:
+    def _is_own(self, edge: wire_edits.RemoveEdge) -> bool:
         """An edge into the cell that is watched: a signal of its own."""
         return edge.scope == "local" and self._cell(edge.head, edge.query, edge.key) == self.cell
 
-    def run(self) -> wire.EditSeen:
+    def run(self) -> wire_edits.EditSeen:
         """Every state in one edited pass."""
         stream, plan = self.up.stream, self.plan
         answer = find_answer(self.model, self.read.token_ids, self.read.logits, plan.answer, plan.wrong)
@@ -96,7 +98,7 @@ class Bench:
             made.append(self._control(control, seen[place : place + len(plans)], answer, before, change))
             place += len(plans)
         known = [one.p for one in made]
-        return wire.EditSeen(
+        return wire_edits.EditSeen(
             before=_seen(before),
             predicted=self._predicted(),
             after=_seen(after),
@@ -114,7 +116,7 @@ class Bench:
         of_edges = [edit for one in self.edges for edit in self._of_edge(one)]
         return [*self.changes.edits, *of_edges, *of_heads]
 
-    def _of_edge(self, asked: wire.RemoveEdge, draw: int | None = None) -> list[Edit]:
+    def _of_edge(self, asked: wire_edits.RemoveEdge, draw: int | None = None) -> list[Edit]:
         """One edge, or as many channels that it does not use."""
         cell = self._cell(asked.head, asked.query, asked.key)
         if cell not in self._targets:
@@ -130,9 +132,9 @@ class Bench:
 
     def _of_head(self, asked: OfHead, head: Head) -> Edit:
         """One edit of a head, or the same of another head."""
-        if isinstance(asked, wire.SilenceHead):
+        if isinstance(asked, wire_edits.SilenceHead):
             return Silence(head=self.model.head(head), positions=self._position(asked.position))
-        if isinstance(asked, wire.CutCell):
+        if isinstance(asked, wire_edits.CutCell):
             cell = Cell(head, self.cell.query, self.cell.key)
             table = self.table if head == self.cell.head else log_odds_table(self.up, cell)
             row = without_cell(table)
@@ -168,13 +170,13 @@ class Bench:
             return None
         if any(Head.parse(one.head).layer < layer + (one.scope == "global") for one in self.edges):
             return None
-        if any(isinstance(one, wire.CutCell) for one in self.of_heads):
+        if any(isinstance(one, wire_edits.CutCell) for one in self.of_heads):
             return 0.0
         return self.changes.predicted if self.changes else self.table.attention
 
     def _at(self, seen: Outcome) -> Outcome:
         """A cell that was cut: the pass still shows the attention that the head computed itself."""
-        if not any(isinstance(one, wire.CutCell) for one in self.of_heads):
+        if not any(isinstance(one, wire_edits.CutCell) for one in self.of_heads):
             return seen
         return replace(seen, attention=0.0, cells=(0.0,))
 
@@ -213,13 +215,13 @@ class Bench:
         answer: Answer,
         before: Outcome,
         change: float,
-    ) -> wire.ControlSeen:
+    ) -> wire_edits.ControlSeen:
         effects = [answer.yardstick(one) - answer.yardstick(before) for one in seen]
         as_much = sum(abs(effect) >= abs(change) for effect in effects)
         left = torch.tensor([one.attention for one in seen]).double() if control is None else control.left
         texts = [*([EDGES] if self.edges else []), *([HEADS] if self.of_heads else [])]
         name = "heads" if self.of_heads else "edges"
-        return wire.ControlSeen(
+        return wire_edits.ControlSeen(
             name=name if control is None else control.name,
             text="; ".join([*([] if control is None else [control.text]), *texts]),
             draws=len(left),
@@ -230,7 +232,7 @@ class Bench:
             p=(1 + as_much) / (1 + len(effects)),
         )
 
-    def _top(self, edits: list[Edit]) -> tuple[wire.TokenChange, ...]:
+    def _top(self, edits: list[Edit]) -> tuple[wire_edits.TokenChange, ...]:
         """The most likely next tokens before and after."""
         stream = self.up.stream
         got = self.model.edit(stream.token_ids[0], edits, want=(), logits="last", start=stream.start)
@@ -238,7 +240,7 @@ class Bench:
         both = torch.cat([before.topk(TOP).indices, after.topk(TOP).indices]).unique()
         order = both[after[both].argsort(descending=True)].tolist()
         return tuple(
-            wire.TokenChange(
+            wire_edits.TokenChange(
                 token=shown_after(self.model.tokenizer, self.read.token_ids, token),
                 before=float(before[token]),
                 after=float(after[token]),
@@ -257,30 +259,30 @@ def try_edits(
     edits: Sequence[Mapping[str, Any]],
     features: Sequence[str] = (),
     **settings: Any,
-) -> wire.EditSeen:
+) -> wire_edits.EditSeen:
     """The bench in Python: ``edits`` as the app sends them, but a patch names its other prompt by its text."""
     read = PromptReading.of(model, prompt)
     ids = {one["source"]: f"{number:032x}" for number, one in enumerate(edits) if one["kind"] == "patch"}
     others = {name: PromptReading.of(model, text) for text, name in ids.items()}
     asked = [{**one, "source": ids[one["source"]]} if one["kind"] == "patch" else {**one} for one in edits]
     cell = {"tab": "0" * 16, "prompt": "0" * 32, "head": head, "query": query, "key": key}
-    plan = check(wire.EditPlan, {**cell, "edits": asked, **settings}, "")
+    plan = check(wire_edits.EditPlan, {**cell, "edits": asked, **settings}, "")
     with torch.no_grad():
         return Bench(read, plan, others, banks_of(list(features), model)).run()
 
 
 def one_head(asked: OfHead, cell: Cell) -> Head:
     """The head that an edit is about."""
-    return cell.head if isinstance(asked, wire.CutCell) else Head.parse(asked.head)
+    return cell.head if isinstance(asked, wire_edits.CutCell) else Head.parse(asked.head)
 
 
-def needed(plan: wire.EditPlan) -> set[str]:
+def needed(plan: wire_edits.EditPlan) -> set[str]:
     """Ids of the prompts from which values are taken."""
-    return {one.source for one in plan.edits if isinstance(one, wire.PatchHead)}
+    return {one.source for one in plan.edits if isinstance(one, wire_edits.PatchHead)}
 
 
-def _seen(outcome: Outcome) -> wire.OutcomeSeen:
-    return wire.OutcomeSeen(
+def _seen(outcome: Outcome) -> wire_edits.OutcomeSeen:
+    return wire_edits.OutcomeSeen(
         attention=outcome.attention,
         probability=outcome.probability,
         lead=outcome.lead,
@@ -288,6 +290,6 @@ def _seen(outcome: Outcome) -> wire.OutcomeSeen:
     )
 
 
-def _spread(values: torch.Tensor) -> wire.DrawnSpread:
+def _spread(values: torch.Tensor) -> wire_edits.DrawnSpread:
     found = Spread.of(values.double())
-    return wire.DrawnSpread(mean=found.mean, low=found.low, high=found.high)
+    return wire_edits.DrawnSpread(mean=found.mean, low=found.low, high=found.high)

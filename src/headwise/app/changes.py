@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from headwise.app import wire
+from headwise.app import wire_edits
 from headwise.bases.relative import channels_needed
 from headwise.circuits.counterfactual import Removal, removal
 from headwise.contrast.bank import BankFeature
@@ -33,7 +33,13 @@ from headwise.types import Component, Side, Signal, Subspace
 from headwise.why.controls import TEXTS, Control, Pool, Taken, controls, drawn_control, matched
 from headwise.why.feature_tests import SUBSPACES, edited_vectors, row_of
 
-OfCell = wire.RemoveWriters | wire.RemoveSignals | wire.RemoveChannels | wire.RemoveFeature | wire.SwapKeys
+OfCell = (
+    wire_edits.RemoveWriters
+    | wire_edits.RemoveSignals
+    | wire_edits.RemoveChannels
+    | wire_edits.RemoveFeature
+    | wire_edits.SwapKeys
+)
 WRITTEN = ("remove", "signals", "channels")
 RANDOM_SUBSPACES = "random subspaces of the same rank in the place of the features"
 
@@ -90,15 +96,15 @@ class CellChanges:
     # --- one edit ------------------------------------------------------------------------------------------------
 
     def _change(self, asked: OfCell, dose: float) -> Change:
-        if isinstance(asked, wire.RemoveWriters):
+        if isinstance(asked, wire_edits.RemoveWriters):
             signals = [self.signal(one, asked.side) for one in asked.writers]
             return self._written("remove", asked.side, dose, signals)
-        if isinstance(asked, wire.RemoveSignals):
+        if isinstance(asked, wire_edits.RemoveSignals):
             signals = [self.signal(one, asked.side, one.channels) for one in asked.signals]
             return self._written("signals", asked.side, dose, signals)
-        if isinstance(asked, wire.RemoveChannels):
+        if isinstance(asked, wire_edits.RemoveChannels):
             return self._channels(asked.side, dose, asked.channels)
-        if isinstance(asked, wire.RemoveFeature):
+        if isinstance(asked, wire_edits.RemoveFeature):
             return self._feature(asked.side, dose, self._named(asked.feature))
         return self._swap(asked, dose)
 
@@ -133,7 +139,7 @@ class CellChanges:
             edit = RemoveWithin(head=head, subspace=feature.key, positions=seen, seen_by=d, dose=dose)
         return Change("feature", side, dose, (edit,), feature=feature)
 
-    def _swap(self, asked: wire.SwapKeys, dose: float) -> Change:
+    def _swap(self, asked: wire_edits.SwapKeys, dose: float) -> Change:
         head, d, s = self.cell
         if asked.other > d or asked.other == s or not bool(self.table.visible[asked.other]):
             raise HeadwiseError(
@@ -154,7 +160,7 @@ class CellChanges:
             raise HeadwiseError(f"{self.cell.head} has no feature {name!r}; it has {known}")
         return self.features[name]
 
-    def signal(self, named: wire.AnyWriter, side: Side, channels: Iterable[int] = ()) -> Signal:
+    def signal(self, named: wire_edits.AnyWriter, side: Side, channels: Iterable[int] = ()) -> Signal:
         """A writer of one side, whole or in some channels; what is none is refused."""
         model, writer = self.up.stream.model, Component.parse(named.writer)
         if writer.kind == "head":

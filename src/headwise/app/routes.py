@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from headwise import jsons
-from headwise.app import patterns, wire, wire_runs
+from headwise.app import patterns, wire, wire_edits, wire_runs
 from headwise.app.guard import refusal
 from headwise.app.session import Gone, Session
 from headwise.app.tables import table_page
@@ -87,13 +87,13 @@ def routes(session: Session) -> list[Route]:
         return said(session.explain(await body(request, wire.CellRequest)), 202)
 
     async def edit(request: Request) -> Response:
-        return said(await session.edit(await body(request, wire.EditPlan)))
+        return said(await session.edit(await body(request, wire_edits.EditPlan)))
 
     async def walk(request: Request) -> Response:
         return in_json(await session.walk(await body(request, wire.WalkRequest)))
 
     async def taken(request: Request) -> Response:
-        return said(session.taken(await body(request, wire.PlaceAsked)))
+        return said(session.taken(await body(request, wire_edits.PlaceAsked)))
 
     async def events(request: Request) -> Response:
         tab = request.query_params.get("tab", "")

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from headwise.app import wire
+from headwise.app import wire, wire_edits
 from headwise.app.bench import Bench, needed
 from headwise.app.events import Events
 from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
@@ -308,22 +308,22 @@ class Session:
         circuit = await self.in_lane(work, tab=asked.tab, kind="walk")
         return replace(circuit, prompt=read.prompt).to_json()
 
-    async def edit(self, plan: wire.EditPlan) -> wire.EditSeen:
+    async def edit(self, plan: wire_edits.EditPlan) -> wire_edits.EditSeen:
         """Change the running model; a newer plan of the same tab takes the place of an older one."""
         read = self.kept(plan.prompt).read
         others = {name: self.kept(name).read for name in needed(plan)}
 
-        def work(_: Turn) -> wire.EditSeen:
+        def work(_: Turn) -> wire_edits.EditSeen:
             with torch.no_grad():
                 return Bench(read, plan, others, self.shelf.banks(plan.features, self.model)).run()
 
         return await self.in_lane(work, tab=plan.tab, kind="edit")
 
-    def taken(self, asked: wire.PlaceAsked) -> wire.PlaceSaid:
+    def taken(self, asked: wire_edits.PlaceAsked) -> wire.PlaceSaid:
         """What is on a screen, as a command and as Python."""
         edits = tuple(
             one.model_copy(update={"source": self.kept(one.source).read.prompt or ""})
-            if isinstance(one, wire.PatchHead)
+            if isinstance(one, wire_edits.PatchHead)
             else one
             for one in asked.edits
         )

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from headwise.app import wire
+from headwise.app import wire, wire_edits
 from headwise.app.runs import Run
 from headwise.why.controls import DRAWS
 
@@ -17,7 +17,7 @@ from headwise.why.controls import DRAWS
 class Takeaway:
     """One place in the app, with a model that ``source`` names and the run folders that it mentions."""
 
-    def __init__(self, asked: wire.PlaceAsked, source: str | None, runs: Sequence[Run]) -> None:
+    def __init__(self, asked: wire_edits.PlaceAsked, source: str | None, runs: Sequence[Run]) -> None:
         self.asked, self.source = asked, source
         self.features = [str(runs[index].path) for index in asked.features if index < len(runs)]
         self.names = None if asked.names is None or asked.names >= len(runs) else str(runs[asked.names].path)
