@@ -1,6 +1,7 @@
 """The parts of one loaded model, read through its family's row: norms and per-head projection weights.
 
-All weights are views of the model's own parameters wherever the layout allows it.
+All weights are views of the model's own parameters wherever the layout allows it; those of a model that is spread over
+devices, offloaded or quantised are read when they are asked for, one module at a time, to where results live.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class Anatomy:
         self.n_kv_heads: int = getattr(config, "num_key_value_heads", None) or self.n_heads
         self.d_model: int = config.hidden_size
         self.d_head: int = getattr(config, "head_dim", None) or self.d_model // self.n_heads
+        self.embedding: nn.Module = hf.get_input_embeddings()
         self.unembedding: nn.Module = hf.get_output_embeddings()
+        self.place: torch.device = results_on(hf)
+        """Where results live, and weights that are read."""
         self.final_softcap: float | None = getattr(config, "final_logit_softcapping", None)
         self.context: int | None = getattr(config, "max_position_embeddings", None)
 
@@ -108,7 +112,9 @@ class Anatomy:
             return None
         module = _follow(self.trunk, self.family.learned_positions)
         start = getattr(module, "offset", 0)  # OPT keeps two rows before the first position
-        return module.weight.detach()[start : start + length]
+        weight = self._weight(module)
+        assert weight is not None
+        return weight[start : start + length]
 
     def final_norm(self) -> Norm | None:
         return self._norm(self.trunk, self.family.final_norm)
@@ -123,13 +129,24 @@ class Anatomy:
 
         Of some ``tokens`` alone, by their rows of the unembedding: [..., tokens].
         """
-        module: Any = self.unembedding
-        read = read.to(module.weight.device)
         if tokens is None:
-            return soft_cap(module(read), self.final_softcap)
-        bias = getattr(module, "bias", None)
+            return soft_cap(self.unembedding(read.to(runs_on(self.unembedding))), self.final_softcap)
+        weight, bias = self.unembedding_weights()
         bias = None if bias is None else bias[list(tokens)]
-        return soft_cap(nn.functional.linear(read, module.weight[list(tokens)], bias), self.final_softcap)
+        made = nn.functional.linear(read.to(weight.device), weight[list(tokens)], bias)
+        return soft_cap(made, self.final_softcap)
+
+    def unembedding_weights(self) -> tuple[Tensor, Tensor | None]:
+        """[vocabulary, d_model], and its bias where there is one."""
+        weight = self._weight(self.unembedding)
+        assert weight is not None
+        return weight, self._weight(self.unembedding, "bias")
+
+    def embedding_weights(self) -> Tensor:
+        """[vocabulary, d_model], or as wide as the tokens' vectors are."""
+        weight = self._weight(self.embedding)
+        assert weight is not None
+        return weight
 
     def mlp_output(self, layer: int) -> nn.Module:
         return _follow(self.layers[layer], self.family.mlp_output)
@@ -182,38 +199,63 @@ class Anatomy:
     def output(self, layer: int) -> OutputProjection:
         module = _follow(self.attention[layer], self.family.output)
         # Conv1D stores [in, out], Linear [out, in]
-        weight = module.weight if self.family.projections == "conv1d_thirds" else module.weight.T
-        by_head = weight.view(self.n_heads, self.d_head, self.d_model).mT
-        return OutputProjection(by_head, getattr(module, "bias", None))
+        weight = self._weight(module)
+        assert weight is not None
+        weight = weight if self.family.projections == "conv1d_thirds" else weight.T
+        by_head = weight.reshape(self.n_heads, self.d_head, self.d_model).mT
+        return OutputProjection(by_head, self._weight(module, "bias"))
+
+    def output_bias(self, layer: int) -> Tensor | None:
+        """The bias of :meth:`output` alone: [d_model]."""
+        return self._weight(_follow(self.attention[layer], self.family.output), "bias")
+
+    def value_bias(self, layer: int) -> Tensor | None:
+        """The bias of :meth:`value` alone: [key heads, d_head]."""
+        return self._of_heads(self._weight(self._projection(layer, 2), "bias"), 2)
 
     def _matrix(self, module: Any) -> tuple[Tensor, Tensor | None]:
         """Weight [out, in] and bias of a linear layer."""
+        weight = self._weight(module)
+        assert weight is not None
         # Conv1D stores [in, out], Linear [out, in]
-        weight = module.weight.T if self.family.projections == "conv1d_thirds" else module.weight
-        return weight, getattr(module, "bias", None)
+        weight = weight.T if self.family.projections == "conv1d_thirds" else weight
+        return weight, self._weight(module, "bias")
+
+    def _weight(self, module: Any, name: str = "weight") -> Tensor | None:
+        weight = read_weight(module, name)
+        return None if weight is None else weight.to(self.place)
+
+    def _projection(self, layer: int, which: int) -> Any:
+        """The module that makes queries (0), keys (1) or values (2)."""
+        names = self.family.projection_names
+        return _follow(self.attention[layer], names[which if len(names) == 3 else 0])
 
     def _project(self, layer: int, which: int) -> Projection:
         """Query (0), key (1) or value (2) weights of a layer, [heads, d_head, d_model]."""
-        attention, names = self.attention[layer], self.family.projection_names
-        heads = self.n_heads if which == 0 else self.n_kv_heads
-        module = _follow(attention, names[which if len(names) == 3 else 0])
-        weight, bias = module.weight, getattr(module, "bias", None)
+        module = self._projection(layer, which)
+        weight = self._weight(module)
+        assert weight is not None
+        weight = self._of_heads(weight.T if self.family.projections == "conv1d_thirds" else weight, which)
+        assert weight is not None
+        return Projection(weight, self._of_heads(self._weight(module, "bias"), which))
+
+    def _of_heads(self, rows: Tensor | None, which: int) -> Tensor | None:
+        """Of a projection's output rows [out, …], those of queries (0), keys (1) or values (2): [heads, d_head, …]."""
+        if rows is None:
+            return None
+        rest, heads = rows.shape[1:], self.n_heads if which == 0 else self.n_kv_heads
         match self.family.projections:
             case "separate":
                 pass
             case "conv1d_thirds":
-                weight = weight.T[which * self.d_model : (which + 1) * self.d_model]
-                bias = module.bias[which * self.d_model : (which + 1) * self.d_model]
+                rows = rows[which * self.d_model : (which + 1) * self.d_model]
             case "interleaved_by_head":
-                weight = weight.view(self.n_heads, 3, self.d_head, self.d_model)[:, which]
-                bias = None if bias is None else bias.view(self.n_heads, 3, self.d_head)[:, which]
+                rows = rows.view(self.n_heads, 3, self.d_head, *rest)[:, which]
             case "stacked":
                 queries, keys = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
                 start = (0, queries, queries + keys)[which]
-                rows = slice(start, start + heads * self.d_head)
-                weight, bias = weight[rows], None if bias is None else bias[rows]
-        shaped = weight.reshape(heads, self.d_head, self.d_model)
-        return Projection(shaped, None if bias is None else bias.reshape(heads, self.d_head))
+                rows = rows[start : start + heads * self.d_head]
+        return rows.reshape(heads, self.d_head, *rest)
 
     def _norm(self, holder: nn.Module, path: str | None) -> Norm | None:
         if path is None:
@@ -223,14 +265,95 @@ class Anatomy:
             return None
         if isinstance(module, nn.LayerNorm):
             width = module.normalized_shape[-1]
-            gain = module.weight if module.weight is not None else torch.ones(width)
-            return Norm(True, gain, module.bias, module.eps)
+            gain = self._weight(module)
+            gain = torch.ones(width, device=self.place) if gain is None else gain
+            return Norm(True, gain, self._weight(module, "bias"), module.eps)
         eps = getattr(module, "variance_epsilon", None)
         eps = getattr(module, "eps", None) if eps is None else eps
         if eps is None:
             raise HeadwiseError(f"{type(module).__name__} is not a norm that headwise knows")
-        return Norm(False, module.weight + self.family.gain_offset, None, eps)
+        gain = self._weight(module)
+        assert gain is not None
+        return Norm(False, gain + self.family.gain_offset, None, eps)
 
 
 def _follow(start: Any, path: str) -> Any:
     return reduce(getattr, path.split("."), start)
+
+
+# --- weights, wherever they are --------------------------------------------------------------------------------------
+#
+# accelerate keeps a weight that does not fit on its device elsewhere, and fetches it each time its module runs. Whoever
+# reads weights gets them one module at a time in the same way, and bitsandbytes' packed weights as numbers.
+
+
+def read_weight(module: Any, name: str = "weight") -> Tensor | None:
+    """A weight of a module as numbers; None where it has none of this name."""
+    held = getattr(module, name, None)
+    if held is None:
+        return None
+    if held.device.type == "meta":
+        held = _offloaded(module, name)
+    return dequantised(module, held).detach()
+
+
+def runs_on(module: Any) -> torch.device:
+    """Where a module computes: its own device, or the one that accelerate brings its weights to."""
+    for hook in _hooks(module):
+        if getattr(hook, "execution_device", None) is not None:
+            return torch.device(hook.execution_device)
+    return module.weight.device
+
+
+def results_on(hf: Any) -> torch.device:
+    """Where results live: the one device that holds weights, or the CPU where several do."""
+    devices = {parameter.device for parameter in hf.parameters() if parameter.device.type != "meta"}
+    if not devices:
+        return runs_on(hf.get_input_embeddings())
+    return devices.pop() if len(devices) == 1 else torch.device("cpu")
+
+
+def dequantised(module: Any, weight: Tensor) -> Tensor:
+    """A weight of bitsandbytes as numbers; any other as it is.
+
+    Four bits are unpacked by bitsandbytes itself; eight are whole numbers times one scale per row, in parts of 127.
+    """
+    match type(weight).__name__:
+        case "Params4bit":
+            from bitsandbytes.functional import dequantize_4bit  # pyright: ignore[reportMissingImports]
+
+            return dequantize_4bit(weight.data, weight.quant_state)  # pyright: ignore[reportAttributeAccessIssue]
+        case "Int8Params":
+            # they move from the weight to the module's state once it has run
+            state = getattr(module, "state", None)
+            scales, codes = (
+                getattr(weight, name, None)
+                if getattr(weight, name, None) is not None
+                else getattr(state, name, None)
+                for name in ("SCB", "CB")
+            )
+            if scales is None:
+                raise HeadwiseError(
+                    f"the scales of an 8-bit {type(module).__name__} are not known: load the model in float32 or "
+                    "bfloat16"
+                )
+            codes = weight.data if codes is None else codes
+            return codes.float() * scales.float()[:, None] / 127
+        case _:
+            return weight
+
+
+def _offloaded(module: Any, name: str) -> Tensor:
+    for hook in _hooks(module):
+        held = getattr(hook, "weights_map", None)
+        if held is not None:
+            return held[name]
+    raise HeadwiseError(
+        f"a {type(module).__name__} has no {name} anywhere, only its shape: load the model with headwise.load"
+    )
+
+
+def _hooks(module: Any) -> Sequence[Any]:
+    """accelerate's hooks of a module: none, one, or several in a row."""
+    hook = getattr(module, "_hf_hook", None)
+    return () if hook is None else getattr(hook, "hooks", (hook,))

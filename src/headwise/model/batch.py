@@ -236,7 +236,7 @@ class Packing:
         """Queries, keys and values of the shared prefix: [1, heads, start, d_head]."""
         source = call if self.clean is None else self.clean.calls[call.layer]
         query, key, value = (
-            x[:, :, : self.start].to(call.query.dtype) for x in (source.query, source.key, source.value)
+            x[:, :, : self.start].to(call.query) for x in (source.query, source.key, source.value)
         )
         mask: Any = call.mask
         if isinstance(mask, Tensor):

@@ -12,7 +12,7 @@ import torch
 
 from headwise.errors import HeadwiseError
 from headwise.model import capture as _capture
-from headwise.model.anatomy import Anatomy
+from headwise.model.anatomy import Anatomy, read_weight, runs_on
 from headwise.model.architectures import Architecture, architecture_of
 from headwise.model.batch import Padding, Positions
 from headwise.model.capture import MAX_TOKENS, Captured, Request, Wanted
@@ -35,7 +35,7 @@ class Model:
     """
 
     def __init__(self, hf: Any, tokenizer: Any = None, *, name: str = "model") -> None:
-        refuse_if_deadly(str(hf.dtype), hf.get_input_embeddings().weight.device.type)
+        refuse_if_deadly(str(hf.dtype), runs_on(hf.get_input_embeddings()).type)
         self.hf = hf
         self.tokenizer: Any = NoTokenizer() if tokenizer is None else tokenizer
         self.name = name
@@ -85,13 +85,12 @@ class Model:
     @property
     def device(self) -> torch.device:
         """Where inputs go: the device of the embedding."""
-        return self.hf.get_input_embeddings().weight.device
+        return runs_on(self.anatomy.embedding)
 
-    @cached_property
+    @property
     def result_device(self) -> torch.device:
         """Where results live: the model's device, or the CPU where the model is spread over several."""
-        devices = {parameter.device for parameter in self.hf.parameters()}
-        return devices.pop() if len(devices) == 1 else torch.device("cpu")
+        return self.anatomy.place
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -122,6 +121,9 @@ class Model:
         """SHA-256 over the names and bytes of all weights: what cached results are keyed by."""
         digest = hashlib.sha256()
         for name, parameter in sorted(self.hf.state_dict().items()):
+            if parameter.device.type == "meta":  # offloaded
+                holder, _, own = name.rpartition(".")
+                parameter = read_weight(self.hf.get_submodule(holder), own)
             digest.update(f"{name}{list(parameter.shape)}{parameter.dtype}".encode())
             digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()

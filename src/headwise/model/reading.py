@@ -133,6 +133,10 @@ class Rotary:
             self.cos.expand(rows, -1, -1).gather(1, index), self.sin.expand(rows, -1, -1).gather(1, index)
         )
 
+    def to(self, device: torch.device) -> Rotary:
+        """The same rotation on another device."""
+        return Rotary(self.cos.to(device), self.sin.to(device))
+
     def double(self) -> Rotary:
         """The same rotation in float64, where bases are."""
         return Rotary(self.cos.double().cpu(), self.sin.double().cpu())
@@ -153,14 +157,14 @@ class Rotary:
         """The inverse of :meth:`transposed`: turned, and divided by cos² + sin²."""
         width = self.cos.shape[-1]
         turned = self.turn(vectors)
-        cos, sin = self.cos[:, None].to(vectors.dtype), self.sin[:, None].to(vectors.dtype)
+        cos, sin = self.cos[:, None].to(vectors), self.sin[:, None].to(vectors)
         size = cos.square() + sin.square()
         return torch.cat((turned[..., :width] / size, turned[..., width:]), dim=-1)
 
     def _apply(self, vectors: Tensor, direction: float, *, divide: bool = True) -> Tensor:
         width = self.cos.shape[-1]
         turned, rest = vectors[..., :width], vectors[..., width:]
-        cos, sin = self.cos[:, None].to(vectors.dtype), self.sin[:, None].to(vectors.dtype)
+        cos, sin = self.cos[:, None].to(vectors), self.sin[:, None].to(vectors)
         first, second = turned.chunk(2, dim=-1)
         turned = turned * cos + torch.cat((-second, first), dim=-1) * sin * direction
         if direction < 0 and divide:

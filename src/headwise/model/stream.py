@@ -52,6 +52,7 @@ class Recorder:
 
     def __init__(self, model: Model, batch: Batch, layers: int) -> None:
         self.model, self.batch, self.n = model, batch, layers
+        self.place = model.result_device
         self.layers: list[LayerRecord] = []
         self.final: Tensor | None = None
         self.before: list[Tensor] = []
@@ -80,8 +81,12 @@ class Recorder:
             record.post_scale = self.notes.get((layer, "post"))
             record.mlp = self.notes.get((layer, "mlp"))
 
+    def _here(self, tensor: Tensor) -> Tensor:
+        """A tensor of any layer where results live, in at least float32."""
+        return at_least_float32(tensor).to(self.place)
+
     def _enter(self, _module: Any, args: tuple, kwargs: dict) -> None:
-        self.before.append(at_least_float32(args[0] if args else kwargs["hidden_states"]))
+        self.before.append(self._here(args[0] if args else kwargs["hidden_states"]))
         self.inputs.append((args[1:], {k: v for k, v in kwargs.items() if k != "hidden_states"}))
 
     def _observe(self, call: AttentionCall) -> None:
@@ -95,10 +100,10 @@ class Recorder:
                 call=AttentionCall(
                     None,
                     layer,
-                    at_least_float32(call.query),
-                    at_least_float32(call.key),
-                    at_least_float32(call.value),
-                    call.mask,
+                    self._here(call.query),
+                    self._here(call.key),
+                    self._here(call.value),
+                    call.mask.to(self.place) if isinstance(call.mask, Tensor) else call.mask,
                     call.scale,
                     call.cap,
                 ),
@@ -109,21 +114,22 @@ class Recorder:
         )
 
     def _note_rotary(self, layer: int, _module: Any, _args: tuple, kwargs: dict) -> None:
-        self.notes[layer, "rotary"] = Rotary.of(kwargs.get("position_embeddings"))
+        rotary = Rotary.of(kwargs.get("position_embeddings"))
+        self.notes[layer, "rotary"] = None if rotary is None else rotary.to(self.place)
 
     def _note_mlp(self, layer: int, _module: Any, _args: tuple, output: Tensor) -> None:
-        self.notes[layer, "mlp"] = at_least_float32(output).view(self.before[layer].shape)
+        self.notes[layer, "mlp"] = self._here(output).view(self.before[layer].shape)
 
     def _note_post_scale(self, layer: int, _module: Any, _args: tuple, output: Any) -> None:
         norm = self.model.anatomy.attention_post_norm(layer)
         assert norm is not None
-        self.notes[layer, "post"] = norm.scale(at_least_float32(output[0]))
+        self.notes[layer, "post"] = norm.scale(self._here(output[0]))
 
     def _note_qk_scale(self, layer: int, side: Side, _module: Any, args: tuple, _kwargs: dict) -> None:
         anatomy = self.model.anatomy
         norm = anatomy.query_norm(layer) if side == "query" else anatomy.key_norm(layer)
         assert norm is not None
-        scale = norm.scale(at_least_float32(args[0]))
+        scale = norm.scale(self._here(args[0]))
         match anatomy.family.qk_norm:
             case "all_heads":
                 scale = scale[:, :, None]
@@ -134,7 +140,7 @@ class Recorder:
         self.notes[layer, side] = scale
 
     def _note_final(self, _module: Any, args: tuple, _kwargs: dict) -> None:
-        self.final = at_least_float32(args[0])
+        self.final = self._here(args[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,7 +321,7 @@ class Stream:
         """Attention times value (value bias taken out): [heads, source positions, d_head]."""
         call, anatomy = self.layers[layer].call, self.model.anatomy
         value = call.value[prompt]
-        bias = anatomy.value(layer).bias
+        bias = anatomy.value_bias(layer)
         if bias is not None:
             value = value - bias[:, None].to(value.dtype)
         row = self._pattern_row(layer, prompt, column).to(value.dtype)
@@ -341,7 +347,7 @@ class Stream:
         For several columns, a row for each where a post-norm makes them differ.
         """
         anatomy = self.model.anatomy
-        bias, value_bias = anatomy.output(layer).bias, anatomy.value(layer).bias
+        bias, value_bias = anatomy.output_bias(layer), anatomy.value_bias(layer)
         if bias is None and value_bias is None:
             return None
         dtype = self.layers[layer].stream.dtype

@@ -270,7 +270,7 @@ def writes(stream: Stream, writer: Component) -> Tensor:
     call = record.call
     rows = torch.arange(call.query.shape[2], device=call.query.device).expand(len(stream), -1)
     scores = raw_scores(call.query[:, writer.index], call.key_of(writer.index), call.scale, call.cap)
-    value, bias = call.value[:, writer.index // call.group], stream.model.anatomy.value(writer.layer).bias
+    value, bias = call.value[:, writer.index // call.group], stream.model.anatomy.value_bias(writer.layer)
     if bias is not None:
         value = value - bias[writer.index // call.group].to(value.dtype)
     carried = pattern_rows(scores, call.visible(rows)).to(value.dtype) @ value
@@ -284,7 +284,7 @@ def writers_of(model: Model, head: Head, side: Side) -> list[Component]:
     found = [Component("embedding")]
     for below in range(head.layer):
         found += [Component("head", below, index) for index in range(model.n_heads)]
-        if anatomy.output(below).bias is not None or anatomy.value(below).bias is not None:
+        if anatomy.output_bias(below) is not None or anatomy.value_bias(below) is not None:
             found.append(Component("bias", below))
         found.append(Component("mlp", below))
     if side_maps(model, head.layer, side, model.dtype).offset is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -53,8 +53,7 @@ class Readout:
     def of(cls, model: Model, final: Tensor) -> Readout:
         """``final`` [..., d_model] is the stream before the final norm at the positions that answer."""
         norm = model.anatomy.final_norm()
-        head: Any = model.anatomy.unembedding
-        weight, bias = head.weight.detach(), getattr(head, "bias", None)
+        weight, bias = model.anatomy.unembedding_weights()
         cap = model.anatomy.final_softcap
         if norm is None:
             return cls(final.new_ones(1), None, None, False, weight, bias, cap)

@@ -53,7 +53,7 @@ class PromptWrites:
         self.k = torch.stack([r.call.key[prompt, :, span] for r in records])
         values = []
         for layer, record in enumerate(records):
-            value, bias = record.call.value[prompt, :, span], anatomy.value(layer).bias
+            value, bias = record.call.value[prompt, :, span], anatomy.value_bias(layer)
             values.append(value if bias is None else value - bias[:, None].to(value.dtype))
         self.v = torch.stack(values)
         self.scale = torch.tensor([r.call.scale for r in records], dtype=self.dtype, device=self.device)

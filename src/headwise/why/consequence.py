@@ -95,7 +95,7 @@ def set_row(up: PromptWrites, cell: Cell, weights: Tensor) -> SetOutput:
     """The edit that lets a head at its query carry values with these weights [T], which sum to one."""
     head = cell.head
     value = weights.double() @ up.v[head.layer, head.index // up.group].double()
-    bias = up.stream.model.anatomy.value(head.layer).bias
+    bias = up.stream.model.anatomy.value_bias(head.layer)
     if bias is not None:
         value = value + bias[head.index // up.group].double()
     return SetOutput(head=head, positions=cell.query, value=value)

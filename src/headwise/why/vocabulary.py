@@ -209,7 +209,7 @@ class Vocabulary:
 
     def embedding(self, vectors: Tensor) -> list[TokenEnds]:
         """The tokens whose embeddings point along vectors [n, d_model], and against them (V1)."""
-        weight: Tensor = self.model.hf.get_input_embeddings().weight.detach()
+        weight = self.model.anatomy.embedding_weights()
         if weight.shape[-1] != vectors.shape[-1]:
             raise HeadwiseError(
                 f"{self.model.name!r} projects its embeddings from {weight.shape[-1]} to {vectors.shape[-1]} "
@@ -220,12 +220,12 @@ class Vocabulary:
 
     def unembedding(self, vectors: Tensor) -> list[TokenEnds]:
         """The tokens that streams [n, d_model] raise and lower, against the mean token (V2)."""
-        head: Any = self.model.anatomy.unembedding
+        weight, _ = self.model.anatomy.unembedding_weights()
         norm = self.model.anatomy.final_norm()
-        vectors = vectors.float().to(head.weight.device)
+        vectors = vectors.float().to(weight.device)
         if norm is not None:
             vectors = norm.linear(vectors, norm.scale(vectors))
-        return self._ends(head.weight.detach(), vectors, cosine=False)
+        return self._ends(weight, vectors, cosine=False)
 
     def views(self, vectors: Tensor) -> list[VocabularyView]:
         """Both, of vectors [n, d_model]."""

@@ -50,15 +50,20 @@ def read(
     dtype: str | torch.dtype = "float32",
     device: str | torch.device | None = None,
     device_map: str | dict[str, Any] | None = None,
+    max_memory: dict[int | str, int | str] | None = None,
+    offload_folder: str | Path | None = None,
     trust_remote_code: bool = False,
 ) -> Loaded:
     """Read a model: the default one, one that was got by name, a ``.gguf`` file, a local folder, or a hub id.
 
     ``device`` is where the model goes (a CUDA device if there is one, else the CPU); ``device_map="auto"``
-    spreads a model larger than one device instead. ``revision`` is a branch, tag or commit of a hub
-    repository.
+    spreads a model larger than one device instead, within ``max_memory``. ``revision`` is a branch, tag or commit of a
+    hub repository.
     """
     number = dtype_of(dtype)
+    if device_map is None and (max_memory is not None or offload_folder is not None):
+        given_alone = "max_memory" if max_memory is not None else "offload_folder"
+        raise HeadwiseError(f"{given_alone} is for models that are spread: give device_map='auto' with it")
     target = _device(device, device_map)
     refuse_if_deadly(str(number), target.type)
     place = place_of(name, revision)
@@ -79,7 +84,10 @@ def read(
         _refuse_incomplete(place, config)
         tokenizer = _tokenizer(place, given)
         _refuse_misfit(place, config, given)
-        hf = _weights(place, config, number, target, device_map, given)
+        spread = None
+        if device_map is not None:
+            spread = {"device_map": device_map, "max_memory": max_memory, "offload_folder": offload_folder}
+        hf = _weights(place, config, number, target, spread, given)
     hf.eval()
     hf.requires_grad_(False)
     return Loaded(hf=hf, tokenizer=tokenizer, name=place.name, source=place.source)
@@ -92,6 +100,8 @@ def load(
     dtype: str | torch.dtype = "float32",
     device: str | torch.device | None = None,
     device_map: str | dict[str, Any] | None = None,
+    max_memory: dict[int | str, int | str] | None = None,
+    offload_folder: str | Path | None = None,
     trust_remote_code: bool = False,
     check: bool = True,
 ) -> Model:
@@ -108,7 +118,12 @@ def load(
     device:
         Where the model goes, such as ``cuda``; default: the CPU.
     device_map:
-        How a model that is larger than one device is spread, such as ``auto`` (needs accelerate).
+        How a model that is larger than one device is spread, such as ``auto`` (needs accelerate): over devices, then to
+        the CPU's memory, then to disk.
+    max_memory:
+        With ``device_map``: the most that each device may hold, such as ``{0: "20GiB", "cpu": "40GiB"}``.
+    offload_folder:
+        Where weights on disk go that cannot be read from the model's own files; most can.
     trust_remote_code:
         Whether a model's own code may run. It can do anything you can.
     check:
@@ -129,6 +144,8 @@ def load(
         dtype=dtype,
         device=device,
         device_map=device_map,
+        max_memory=max_memory,
+        offload_folder=offload_folder,
         trust_remote_code=trust_remote_code,
     )
     with runnable(loaded.name):
@@ -141,6 +158,8 @@ def load(
         "dtype": str(loaded.hf.dtype).removeprefix("torch."),
         "device": None if device is None else str(device),
         "device_map": device_map,
+        "max_memory": max_memory,
+        "offload_folder": None if offload_folder is None else str(offload_folder),
         "trust_remote_code": trust_remote_code,
     }
     if check:
@@ -243,14 +262,14 @@ def _weights(
     config: Any,
     dtype: torch.dtype,
     device: torch.device,
-    device_map: str | dict[str, Any] | None,
+    spread: dict[str, Any] | None,
     given: dict[str, Any],
 ) -> Any:
     from transformers import AutoModelForCausalLM
 
     options: dict[str, Any] = dict(given, config=config, dtype=dtype, use_safetensors=True)
-    if device_map is not None:
-        options["device_map"] = device_map
+    if spread is not None:
+        options |= {name: value for name, value in spread.items() if value is not None}
     with one_line(place, "weights"):
         both: Any = AutoModelForCausalLM.from_pretrained(place.where, output_loading_info=True, **options)
     hf, found = both
@@ -259,4 +278,5 @@ def _weights(
         raise fit.gaps(absent, place.name)
     fit.refuse_unplaced(set(found["unexpected_keys"]) - set(hf._tied_weights_keys or ()), place.name)
     fit.refuse_not_finite(hf, place.name)
-    return hf if device_map is not None else hf.to(device)
+    # a quantised model is where bitsandbytes has put it
+    return hf if spread is not None or getattr(hf, "is_quantized", False) else hf.to(device)

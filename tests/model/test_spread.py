@@ -1,0 +1,166 @@
+"""Models that are spread: weights on disk, several devices, packed weights. The numbers stay the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from tiny import VARIANTS, prompts_of, tiny
+
+import headwise
+from headwise.errors import HeadwiseError
+from headwise.model.anatomy import dequantised, read_weight, runs_on
+from headwise.model.check import examine
+from headwise.model.model import Model
+
+IDS = prompts_of(11)[0]
+DEVICES = [
+    "cpu",
+    *(["cuda"] if torch.cuda.is_available() else []),
+    *(["mps"] if torch.backends.mps.is_available() else []),
+]
+
+
+def on_disk(model: Model, folder: Path, wanted: set[int]) -> Model:
+    """The model, saved and read again with some layers, and its final norm, left on disk."""
+    model.hf.save_pretrained(folder)
+    family, places = model.family, {"lm_head": "cpu"}
+    for name, _ in model.anatomy.trunk.named_children():
+        if name != family.layers:
+            places[f"{family.trunk}.{name}"] = "disk" if name == family.final_norm else "cpu"
+    for layer in range(model.n_layers):
+        places[f"{family.trunk}.{family.layers}.{layer}"] = "disk" if layer in wanted else "cpu"
+    _, model_class, _ = VARIANTS[model.name.removeprefix("tiny-")]
+    hf = getattr(transformers, model_class).from_pretrained(folder, device_map=places, dtype=model.dtype)
+    hf.eval().requires_grad_(False)
+    return Model(hf, name=model.name)
+
+
+def test_layers_on_disk_give_the_same_numbers(variant: str, tmp_path: Path) -> None:
+    whole = tiny(variant)
+    spread = on_disk(whole, tmp_path, {1, 3})
+    meta = {name for name, one in spread.hf.named_parameters() if one.device.type == "meta"}
+    assert any(".3." in name for name in meta) and not any(".2." in name for name in meta)
+    assert spread.weight_hash == whole.weight_hash
+    for ask in (
+        lambda model: model.capture([IDS], want=("q", "k_before_rope", "pattern"), logits="last").held,
+        lambda model: model.edit([IDS], [headwise.Silence(head="L3H1")]).held,
+        lambda model: model.split(IDS).shares("L3H2", "key", 7).vectors,
+        lambda model: _timeless(headwise.explain(model, IDS, wrong=5, draws=19).to_json()),
+        lambda model: _timeless(headwise.trace(model, IDS, answer=5, wrong=7).to_json()),
+    ):
+        _assert_same(ask(spread), ask(whole))
+    assert examine(spread).ok
+
+
+def _timeless(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name != "seconds"}
+
+
+def _assert_same(one: Any, other: Any) -> None:
+    if isinstance(other, dict) and any(isinstance(value, torch.Tensor) for value in other.values()):
+        assert one.keys() == other.keys()
+        for name in other:
+            _assert_same(one[name], other[name])
+    elif isinstance(other, torch.Tensor):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    else:
+        assert one == other
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_the_default_model_within_little_memory(smollm2: Model) -> None:
+    spread = headwise.load(device_map="auto", max_memory={"cpu": "250MB"})
+    assert "disk" in set(spread.hf.hf_device_map.values())
+    assert spread.weight_hash == smollm2.weight_hash
+    prompt = "The capital city of Portugal is"
+    found, expected = (
+        _timeless(headwise.explain(model, prompt, draws=99).to_json()) for model in (spread, smollm2)
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2"])
+def test_every_device_that_is_here(device: str, name: str) -> None:
+    """Captures, explanations and traces run where the model is, with the numbers of the CPU."""
+    model = tiny(name)
+    expected = headwise.explain(model, IDS, wrong=5, draws=19)
+    there = Model(tiny(name).hf.to(device), name=model.name)
+    found = headwise.explain(there, IDS, wrong=5, draws=19)
+    assert there.split(IDS).before(2).device.type == device
+    assert found.question.cell == expected.question.cell
+    assert found.what.log_odds == pytest.approx(expected.what.log_odds, abs=1e-3)
+    assert found.what.error <= found.what.tolerance
+    assert headwise.trace(there, IDS, answer=5, wrong=7).heads
+
+
+def test_limits_without_a_map_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        HeadwiseError, match=r"^max_memory is for models that are spread: give device_map='auto'"
+    ):
+        headwise.load(max_memory={"cpu": "1GB"})
+    with pytest.raises(HeadwiseError, match=r"^offload_folder is for models that are spread"):
+        headwise.load(offload_folder=tmp_path)
+
+
+# --- packed weights --------------------------------------------------------------------------------------------------
+
+
+class Int8Params(torch.nn.Parameter):
+    """As bitsandbytes keeps eight bits: whole numbers, and per row the largest size that they stand for."""
+
+    CB: torch.Tensor | None = None
+    SCB: torch.Tensor | None = None
+
+
+def _eight_bits(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scales = weight.abs().amax(1)
+    return (weight / scales[:, None] * 127).round().to(torch.int8), scales
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_eight_bits_are_rows_times_their_scale(has_run: bool) -> None:
+    weight = torch.randn(6, 10, generator=torch.Generator().manual_seed(0))
+    codes, scales = _eight_bits(weight)
+    held = Int8Params(codes, requires_grad=False)
+    module = SimpleNamespace(weight=held, state=SimpleNamespace(CB=None, SCB=None))
+    if has_run:  # the module's state has them then
+        module.state = SimpleNamespace(CB=codes, SCB=scales)
+    else:
+        held.CB, held.SCB = codes, scales
+    read = read_weight(module)
+    assert read is not None and read.dtype == torch.float32
+    assert bool(((read - weight).abs() <= scales[:, None] / 254 + 1e-6).all())
+    module.state, held.SCB = SimpleNamespace(CB=None, SCB=None), None
+    with pytest.raises(HeadwiseError, match="the scales of an 8-bit SimpleNamespace are not known"):
+        read_weight(module)
+
+
+def test_four_bits_are_unpacked_by_bitsandbytes() -> None:
+    bitsandbytes = pytest.importorskip(
+        "bitsandbytes", reason="the extra package for packed weights is not here"
+    )
+    layer = torch.nn.Linear(64, 32, bias=False)
+    packed = bitsandbytes.nn.Linear4bit(64, 32, bias=False, quant_type="nf4", compute_dtype=torch.float32)
+    packed.load_state_dict(layer.state_dict())
+    packed = packed.to("cpu")
+    read = read_weight(packed)
+    assert read is not None and read.shape == (32, 64)
+    x = torch.randn(3, 64)
+    torch.testing.assert_close(x @ read.float().mT, packed(x).float(), rtol=1e-2, atol=1e-2)
+
+
+def test_a_plain_weight_is_itself() -> None:
+    layer = torch.nn.Linear(3, 2)
+    assert dequantised(layer, layer.weight) is layer.weight
+    assert runs_on(layer) == torch.device("cpu")
+    with torch.device("meta"):
+        nowhere = torch.nn.Linear(3, 2)
+    with pytest.raises(HeadwiseError, match="a Linear has no weight anywhere, only its shape"):
+        read_weight(nowhere)
