@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from alike import assert_alike
 from tiny import prompts_of, tiny
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -50,24 +51,7 @@ def test_some_rows_at_a_time_give_the_same(variant: str) -> None:
     usual = {name: ask(model, ids) for name, ask in ASKED.items()}
     with rows_at_a_time(512):
         for name, ask in ASKED.items():
-            _assert_close(ask(model, ids), usual[name], name)
-
-
-def _assert_close(one: Any, other: Any, where: str) -> None:
-    if isinstance(other, dict):
-        assert one.keys() == other.keys(), where
-        for key in other.keys() - {"seconds"}:
-            _assert_close(one[key], other[key], f"{where}, {key}")
-    elif isinstance(other, list | tuple):
-        assert len(one) == len(other), where
-        for place, (a, b) in enumerate(zip(one, other, strict=True)):
-            _assert_close(a, b, f"{where}, {place}")
-    elif isinstance(other, float):
-        assert one == pytest.approx(other, abs=1e-6, rel=1e-6), where
-    elif isinstance(other, torch.Tensor):
-        assert torch.allclose(one, other, atol=1e-7), where
-    else:
-        assert one == other, where
+            assert_alike(ask(model, ids), usual[name], 1e-6, name)
 
 
 class Largest(TorchDispatchMode):
