@@ -166,10 +166,10 @@ def sparse_channels(effect: float, seed: int) -> bool:
     basis = _basis(query, key)
     streams = torch.randn(24, 9, 4 * WIDTH, generator=g, dtype=torch.float64)
     q, k = streams[:, 0] @ query[0].mT, streams[:, 1:] @ key[0].mT
-    q = q + effect * 4 * basis.key_map[2] * basis.query_units[2]
+    q = q + effect * basis.key_map[2] * basis.query_units[2]
     top = torch.einsum("nd,nkd->nk", q, k).argmax(1)
     rows = torch.arange(24)
-    used = k[rows, top] + effect * 4 * basis.query_map[:, 2] / basis.query_units[2]
+    used = k[rows, top] + effect * basis.query_map[:, 2]
     rest = torch.stack([k[i, [j for j in range(8) if j != top[i]][:OTHERS]] for i in range(24)])
     cells = CellVectors(q, used, rest, torch.zeros(24).long(), torch.full((24,), 8))
     found = sparser_than(
@@ -213,7 +213,7 @@ TRIALS: dict[str, tuple[Trial, tuple[float, float, float]]] = {
     "head, wordings decide": (head_by_wording, (0.3, 0.6, 0.9)),
     "rank, wordings alone": (rank_of_wordings, (0.3, 0.6, 1.0)),
     "swap, Gaussian streams": (swap_of_a_feature, (0.5, 1.5, 3.0)),
-    "sparse, Gaussian streams": (sparse_channels, (0.3, 0.6, 1.0)),
+    "sparse, Gaussian streams": (sparse_channels, (1.0, 2.0, 4.0)),
     "label, within wordings": (label_within_wordings, (0.3, 0.6, 1.2)),
     "mean, sign flips": (mean_by_flips, (0.3, 0.6, 1.0)),
     "mean, 15 clusters": (mean_by_interval, (0.3, 0.6, 1.0)),
