@@ -64,6 +64,7 @@ def test_claims_hold_where_edges_do_more_and_not_where_they_only_move_more() -> 
     each = torch.arange(10)
     _, strong = _judged([prompt(-1.0, 0.1 + 0.001 * i, 0.05, 0.05) for i in range(10)], each, 0)
     assert strong["behaviour"].supported and strong["per_length"].supported
+    assert strong["behaviour"].null == "edges and controls exchanged by prompt"
     _, moved = _judged([prompt(-1.0, 0.1, 0.5, 0.05) for _ in range(10)], each, 0)
     assert moved["behaviour"].supported and not moved["per_length"].supported
     _, alike = _judged([prompt(-0.1, 0.1, 0.05, 0.05) for _ in range(10)], each, 0)
@@ -75,6 +76,7 @@ def test_claims_hold_where_edges_do_more_and_not_where_they_only_move_more() -> 
 
 def test_terminal_and_page_say_the_same(found: TaskEffects) -> None:
     page = task_effects_report(found).html()
+    assert found.estimates["flipped"].low >= 0 and found.estimates["flipped"].high <= 1
     assert "barely moves" in page and "stream moved by" in page
     assert all(
         ("not supported" in line) != one.supported

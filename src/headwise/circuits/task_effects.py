@@ -19,7 +19,7 @@ from headwise.circuits.interventions import Effect, Scope, choose_edges, interve
 from headwise.circuits.trace import trace
 from headwise.claims import claims, sign_flips
 from headwise.errors import HeadwiseError
-from headwise.intervals import estimate
+from headwise.intervals import as_share, estimate
 from headwise.progress import Progress
 from headwise.randomness import keyed
 from headwise.tasks.answers.make import make_answers
@@ -190,7 +190,7 @@ def intervene_task(
             f"none of the {len(answers)} prompts of {answers.name!r} has a circuit with edges: give more prompts"
         )
     clusters = clusters_of(labels)
-    estimates, tested = _judged(found, clusters.which, seed)
+    estimates, tested = _judged(found, clusters.which, seed, clusters.name)
     without = len(answers) - len(found)
     return TaskEffects(
         model.name, answers.name, scope, top, without, clusters.name, tuple(found), estimates, tested
@@ -198,7 +198,7 @@ def intervene_task(
 
 
 def _judged(
-    found: Sequence[PromptEffect], which: torch.Tensor, seed: int
+    found: Sequence[PromptEffect], which: torch.Tensor, seed: int, unit: str = "prompt"
 ) -> tuple[dict[str, Estimate], dict[str, Claim]]:
     names = ("change", "share", "attention_change", "flipped", "moved")
     columns = {
@@ -210,6 +210,7 @@ def _judged(
     estimates = {
         name: estimate(values, seed, "task effects", name, clusters=which) for name, values in columns.items()
     }
+    estimates |= {name: as_share(estimates[name]) for name in ("flipped", "control_flipped")}
     least = 1e-12
     per_length = columns["change"] / columns["moved"].clamp_min(least)
     control_per_length = columns["control_change"] / columns["control_moved"].clamp_min(least)
@@ -224,7 +225,7 @@ def _judged(
     ]
     made = claims(
         [p for p, _ in tests],
-        null="edges and controls exchanged by wording",
+        null=f"edges and controls exchanged by {unit}",
         draws=min(n for _, n in tests),
         group=GROUP,
     )
