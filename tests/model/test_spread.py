@@ -48,7 +48,7 @@ def test_layers_on_disk_give_the_same_numbers(variant: str, tmp_path: Path) -> N
     assert spread.weight_hash == whole.weight_hash
     for ask in (
         lambda model: model.capture([IDS], want=("q", "k_before_rope", "pattern"), logits="last").held,
-        lambda model: model.edit([IDS], [headwise.Silence(head="L3H1")]).held,
+        lambda model: model.edit([IDS], [headwise.Silence(head=headwise.Head(3, 1))]).held,
         lambda model: model.split(IDS).shares("L3H2", "key", 7).vectors,
         lambda model: headwise.explain(model, IDS, wrong=5, draws=19).to_json(),
         lambda model: headwise.trace(model, IDS, answer=5, wrong=7).to_json(),

@@ -120,10 +120,12 @@ class Model:
     def weight_hash(self) -> str:
         """SHA-256 over the names and bytes of all weights: what cached results are keyed by."""
         digest = hashlib.sha256()
-        for name, parameter in sorted(self.hf.state_dict().items()):
-            if parameter.device.type == "meta":  # offloaded
+        for name, held in sorted(self.hf.state_dict().items()):
+            parameter = held
+            if held.device.type == "meta":  # offloaded
                 holder, _, own = name.rpartition(".")
                 parameter = read_weight(self.hf.get_submodule(holder), own)
+            assert parameter is not None
             digest.update(f"{name}{list(parameter.shape)}{parameter.dtype}".encode())
             digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
