@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from headwise.why.explain import explain as explain
     from headwise.why.explanation import Explanation as Explanation
     from headwise.why.head_effects import intervene_heads as intervene_heads
+    from headwise.why.many.result import ExplanationsResult as ExplanationsResult
+    from headwise.why.many.study import explain_many as explain_many
     from headwise.why.pair.explain import explain_difference as explain_difference
     from headwise.why.pair.result import PromptDifference as PromptDifference
     from headwise.why.vocabulary import HeadVocabulary as HeadVocabulary
@@ -110,6 +112,8 @@ _NAMES = {
     "why.explain": "explain",
     "why.explanation": "Explanation",
     "why.head_effects": "intervene_heads",
+    "why.many.result": "ExplanationsResult",
+    "why.many.study": "explain_many",
     "why.pair.explain": "explain_difference",
     "why.pair.result": "PromptDifference",
     "why.vocabulary": "HeadVocabulary head_vocabulary",

@@ -161,6 +161,14 @@ def test_a_difference_between_two_prompts(inert: Callable[[str], str]) -> None:
     assert "<img src=x" in inert(hostile.to_html())
 
 
+def test_one_head_over_many_prompts(inert: Callable[[str], str], tmp_path: Path) -> None:
+    task = write_lines(tmp_path / "answers.jsonl", answer_lines(3))
+    found = headwise.explain_many(small_model(), task, head="L1H0", query=-1, key=1)
+    hostile = replace(found, model=ALL, task=ALL, notes=(ALL,), keys=((ALL, 3),), clusters=ALL)
+    assert "<img src=x" in inert(cell(hostile._repr_html_()))
+    assert "<img src=x" in inert(hostile.to_html())
+
+
 def test_attribution(inert: Callable[[str], str]) -> None:
     rows = [
         AttributionRow(
@@ -298,6 +306,7 @@ def test_every_view_is_in_this_file() -> None:
         "portraits/portrait.py",
         "portraits/result.py",
         "why/explanation.py",
+        "why/many/result.py",
         "why/pair/result.py",
         "why/vocabulary.py",
         "circuits/circuit.py",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headwise.cli import options
+from headwise.cli import options, sharing
 from headwise.cli.outputs import finish
 from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
@@ -98,6 +98,11 @@ def explain(
             callback=options.one_text,
         ),
     ] = None,
+    task: options.TaskOption = None,
+    prompts: Annotated[int, typer.Option(min=1, help="With --task: how many prompts.", metavar="N")] = 100,
+    out: options.Out = None,
+    workers: sharing.MoreWorkers = None,
+    ray: sharing.Ray = None,
     align: options.Alignment = None,
     vocabulary: Annotated[
         bool,
@@ -117,6 +122,13 @@ def explain(
     With only a prompt the question is found: the head that brings most of the model's answer to the last token, and
     the token that it reads.
     """
+    if task is not None:
+        from headwise.cli.explain_more import explain_task
+
+        explain_task(context, task)
+        return
+    every = {str(parameter.name) for parameter in context.command.params}
+    options.refuse_unused(context, every - {"prompts", "out", "workers", "ray"}, "is used only with --task")
     text = read_prompt(prompt, prompt_file)
     if against is not None:
         from headwise.cli.explain_more import explain_against
@@ -128,7 +140,6 @@ def explain(
         banks = _banks(features, unsupported)
         _explain_row(text, chat, start, head, query, banks, method, model, as_json, html, save)
         return
-    every = {str(parameter.name) for parameter in context.command.params}
     options.refuse_unused(context, every - {"method"}, "is used only with --row")
     if only is None:
         options.refuse_unused(context, every - {"top"}, "is used only with --only")

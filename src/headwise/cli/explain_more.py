@@ -7,8 +7,9 @@ from typing import Any
 
 import typer
 
-from headwise.cli import options
+from headwise.cli import options, sharing
 from headwise.cli.outputs import finish
+from headwise.errors import HeadwiseError
 from headwise.files import refuse_unwritable, write_json
 
 ASKED = ("prompt", "prompt_file", "chat", "start", "head", "query", "model", "as_json", "html", "save")
@@ -16,6 +17,22 @@ ASKED = ("prompt", "prompt_file", "chat", "start", "head", "query", "model", "as
 AGAINST = (
     *("against", "align", "key", "answer", "wrong", "basis", "draws", "seed", "open_page"),
     *ASKED,
+)
+
+TASK = (
+    "task",
+    "head",
+    "query",
+    "key",
+    "prompts",
+    "basis",
+    "seed",
+    "model",
+    "out",
+    "workers",
+    "as_json",
+    "html",
+    "save",
 )
 
 
@@ -58,6 +75,45 @@ def explain_against(context: typer.Context, text: str, against: str) -> None:
         return difference(found)
 
     _finish(found, shown, html, given)
+
+
+def explain_task(context: typer.Context, task: str) -> None:
+    """Many prompts: how often and how much does each writer take part?"""
+    if context.params["prompt"] is not None:
+        raise HeadwiseError("PROMPT and --task were both given: leave one of them out")
+    options.refuse_unused(context, TASK, "is not used with --task")
+    given = context.params
+
+    from headwise.cli.outputs import report_in
+    from headwise.cli.progress import stage_bars
+    from headwise.model.loading.load import load
+    from headwise.why.many.study import explain_many
+
+    loaded = load(given["model"])
+    out, html, save = given["out"], given["html"], given["save"]
+    with stage_bars() as progress:
+        found = explain_many(
+            loaded,
+            task,
+            head=given["head"],
+            query=-1 if given["query"] is None else given["query"],
+            **{name: given[name] for name in ("key", "prompts", "basis", "out", "seed")},
+            workers=sharing.share_work(given["workers"], given["ray"]),
+            progress=progress,
+        )
+    for page in (html, report_in(out)):
+        if page is not None:
+            found.save_html(page)
+    if save is not None:
+        write_json(save, found.to_json())
+
+    def shown() -> Any:
+        from headwise.show.why.many import explanations_table
+
+        return explanations_table(found)
+
+    places = {"page": html, "run": out, "report": report_in(out), "saved": save}
+    finish(found.to_json(), shown, as_json=given["as_json"], **places)
 
 
 def _finish(found: Any, shown: Any, html: Path | None, given: dict[str, Any]) -> None:

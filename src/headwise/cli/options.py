@@ -310,6 +310,15 @@ TaskPrompts = Annotated[
     ),
 ]
 OptionalTask = Annotated[str | None, _ANSWERS]
+TaskOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Many prompts instead of one: ioi, greater-than, pronouns, facts, or a .jsonl file.",
+        metavar="TASK",
+        callback=_answers,
+        autocompletion=_starting(names.ANSWERS),
+    ),
+]
 Pairs = Annotated[int | None, typer.Option(min=2, help="binding: entity–box pairs in a prompt.")]
 Categories = Annotated[
     str | None, typer.Option(help="filter: 5, 13 or a list of names.", metavar="NAMES", callback=_text)

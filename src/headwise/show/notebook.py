@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headwise.sparsity.result import SparsityResult
     from headwise.survey.records import CircuitRun
     from headwise.why.explanation import Explanation
+    from headwise.why.many.result import ExplanationsResult
     from headwise.why.pair.result import PromptDifference
     from headwise.why.proof import Outcome
     from headwise.why.vocabulary import HeadVocabulary
@@ -72,6 +73,13 @@ def prompt_difference(found: PromptDifference) -> str:
     from headwise.show.why.difference import difference_tables
 
     return notebook(found.sentence, *(table.html(bare=True) for table in difference_tables(found)))
+
+
+def explanations_result(found: ExplanationsResult) -> str:
+    """The sentence, and the writers of both sides."""
+    from headwise.show.why.many import SIDES, TOP, writers_table
+
+    return notebook(found.sentence, *(writers_table(found, side, TOP).html(bare=True) for side in SIDES))
 
 
 def features_result(run: FeaturesResult) -> str:

@@ -1,0 +1,1 @@
+"""Many prompts: the table of one head, aggregated."""
