@@ -140,6 +140,19 @@ def test_a_study_that_fails_says_so_in_one_line_and_is_made_the_next_time(
     assert not (tmp_path / "pair.json").exists()
 
 
+def test_a_folder_of_others_is_left_alone(one_study: Callable[..., None], tmp_path: Path) -> None:
+    one_study("toy alignment --seeds 0")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(HeadwiseError, match="holds other files"):
+        reproduce("talk", out=tmp_path / "mine")
+    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+    with pytest.raises(HeadwiseError, match="ended with 2"):
+        reproduce("talk", out=tmp_path / "new", quick=True)
+    with pytest.raises(HeadwiseError, match="was begun for"):
+        reproduce("talk", out=tmp_path / "new")
+
+
 def test_wrong_uses_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "book"]) == 2
     assert "paper" in capsys.readouterr().err

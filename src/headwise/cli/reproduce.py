@@ -15,6 +15,14 @@ from headwise.cli.verb import new_app
 app = new_app("Make every figure and table of the paper or the talk again, beside what it says.")
 
 
+def _folder(value: Path | None) -> Path | None:
+    from headwise.research.place import refuse_other_folder
+
+    if value is not None:
+        refuse_other_folder(value)
+    return value
+
+
 @app.command()
 def reproduce(
     work: Annotated[

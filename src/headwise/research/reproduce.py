@@ -26,6 +26,7 @@ from headwise.research.parts import (
     Work,
     printed_document,
 )
+from headwise.research.place import begin_folder
 from headwise.research.presets import Preset, preset_for, with_files
 from headwise.research.studies import STUDIES
 from headwise.research.talk import TALK
@@ -139,8 +140,9 @@ def reproduce(
     if work not in PARTS:
         raise HeadwiseError(f"there is no work {work!r}: write paper or talk")
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    preset = with_files(preset_for(model), folder)
+    preset = preset_for(model)
+    begin_folder(folder, {"work": work, "model": preset.name, "quick": quick})
+    preset = with_files(preset, folder)
     begin = stages(progress)
     documents: dict[str, Any] = {}
     commands: dict[str, str] = {}
