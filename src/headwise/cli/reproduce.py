@@ -35,7 +35,9 @@ def reproduce(
     model: options.Model = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of all studies; the same command continues there.", metavar="DIR"),
+        typer.Option(
+            help="Folder of all studies; the same command continues there.", metavar="DIR", callback=_folder
+        ),
     ] = None,
     workers: sharing.MoreWorkers = None,
     ray: sharing.Ray = None,

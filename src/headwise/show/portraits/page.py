@@ -215,11 +215,11 @@ def _interval(value: Estimate) -> str:
 def _does(account: Account) -> list[Block]:
     does, n = account.does, len(account.cells)
     shares = [
-        ("the token that was read is among the five raised most", does.copies),
-        ("the token that was read is among the five lowered most", does.suppresses),
+        (PROSE("copies"), does.copies),
+        (PROSE("suppresses"), does.suppresses),
     ]
     if does.foretells is not None:
-        shares.append(("the token that really follows is among the five raised most", does.foretells))
+        shares.append((PROSE("foretells"), does.foretells))
     rows = [(said, found.mean, f"{percent(found.low)} to {percent(found.high)}") for said, found in shares]
     return [
         Markdown(PROSE("does")),
