@@ -149,6 +149,7 @@ def test_no_other_module_writes_files_its_own_way() -> None:
     assert found <= {
         "files.py",
         "app/studies.py",
+        "research/reproduce.py",
         "model/loading/fetch.py",
         "model/loading/store.py",
         "model/loading/convert.py",
