@@ -62,8 +62,6 @@ class PromptParts:
     """Logit of the answer less that of the wrong one, or of the mean token."""
     rows: Tensor
     """[2, W, 4]: each writer's part on the query and on the key side, by what it read."""
-    helping: Tensor
-    """[2]: what all parts that help bring, by side."""
     causes: Tensor
     """[2, W]: which whole writers cause the attention, by side."""
     channels: Tensor
@@ -219,7 +217,6 @@ def _parts(
         place=torch.tensor([place.content, place.place, place.interaction], dtype=torch.float64),
         lead=float(AnswerIds(prompt.answer_id, prompt.wrong_id).difference(logits)),
         rows=torch.stack([_folded(table.side(side).rows, up.tokens, heads, cell) for side in SIDES]).cpu(),
-        helping=torch.stack([table.side(side).rows.clamp(min=0).sum() for side in SIDES]).cpu(),
         causes=causes,
         channels=table.what.cpu(),
         paths=paths,

@@ -29,7 +29,7 @@ class MeanWriter:
     log_odds: Estimate
     """How much: its part, over all prompts."""
     often: Estimate
-    """How often it takes part: the share of prompts in which it brings at least 5 % of all that helps."""
+    """How often it takes part: the share of prompts in which it brings at least 0.1 of the log-odds."""
     against: Estimate
     """How often it works against it: the share in which it takes as much."""
     cause: Estimate

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 ROWS, CHANNELS, PATHS, BY_LABEL = 24, 12, 8, 4
 """Rows of their own: writers of a side, channels, paths through an MLP, and writers of a side by label."""
-LEAST = 0.05
-"""A writer takes part from this part of all that helps on its side."""
+LEAST = 0.1
+"""A writer takes part from this part of the log-odds: it multiplies the odds by 1.1 or more."""
 FIRST = 16
 """Prompts from which the head, and the MLPs that are followed, are chosen."""
 VALUES = 8
@@ -176,7 +176,6 @@ class _Aggregate:
         self.parts, self.several, self.mlps, self.head, self.because = parts, several, mlps, head, because
         self.clusters = clusters_of([one.labels for one in chosen])
         self.rows = torch.stack([one.rows for one in several])  # [prompts, 2, W, 4]
-        self.helping = torch.stack([one.helping for one in several])  # [prompts, 2]
         self.causes = torch.stack([one.causes for one in several])
 
     def estimate(self, values: Tensor, which: Tensor | None = None) -> Estimate:
@@ -234,15 +233,15 @@ class _Aggregate:
         """One writer over all prompts, or over some."""
         by_read = self.rows[:, place, index]
         name = self.parts[0].writers[index]
-        part, least = by_read.sum(-1), LEAST * self.helping[:, place]
+        part = by_read.sum(-1)
         some = slice(None) if which is None else which
         means = by_read[some].mean(0).tolist()
         return MeanWriter(
             side=SIDES[place],
             writer=name,
             log_odds=self.estimate(part, which),
-            often=self.share(part >= least, which),
-            against=self.share(part <= -least, which),
+            often=self.share(part >= LEAST, which),
+            against=self.share(part <= -LEAST, which),
             cause=self.share(self.causes[:, place, index], which),
             reads=dict(zip(READS, means, strict=True)) if name.startswith("L") else {},
         )
@@ -255,14 +254,13 @@ class _Aggregate:
             others = torch.ones(self.rows.shape[2], dtype=torch.bool)
             others[chosen] = False
             part = self.rows[:, place, others].sum((1, 2))
-            least = LEAST * self.helping[:, place]
             made.append(
                 MeanWriter(
                     side=SIDES[place],
                     writer="others",
                     log_odds=self.estimate(part),
-                    often=self.share(part >= least),
-                    against=self.share(part <= -least),
+                    often=self.share(part >= LEAST),
+                    against=self.share(part <= -LEAST),
                     cause=self.share(self.causes[:, place, others].any(1)),
                     reads={},
                     count=rest,
@@ -274,7 +272,6 @@ class _Aggregate:
 
     def channels(self) -> tuple[MeanChannel, ...]:
         values = torch.stack([one.channels for one in self.several])
-        least = LEAST * values.clamp(min=0).sum(1)
         stable = self.parts[0].stable
         order = values.mean(0).abs().argsort(descending=True, stable=True)[:CHANNELS].tolist()
         return tuple(
@@ -282,7 +279,7 @@ class _Aggregate:
                 channel=n,
                 stable=stable[n],
                 log_odds=self.estimate(values[:, n]),
-                often=self.share(values[:, n] >= least),
+                often=self.share(values[:, n] >= LEAST),
             )
             for n in order
         )
@@ -292,7 +289,6 @@ class _Aggregate:
         for number, (side, layer) in enumerate(self.mlps):
             shares = torch.stack([one.paths[number] for one in self.several])
             names = self.parts[0].read[number]
-            least = LEAST * self.helping[:, list(SIDES).index(side)]  # type: ignore[arg-type]
             order = shares.mean(0).abs().argsort(descending=True, stable=True)[:PATHS].tolist()
             made += [
                 MeanPath(
@@ -300,7 +296,7 @@ class _Aggregate:
                     mlp=f"MLP{layer}",
                     writer=names[i],
                     log_odds=self.estimate(shares[:, i]),
-                    often=self.share(shares[:, i] >= least),
+                    often=self.share(shares[:, i] >= LEAST),
                 )
                 for i in order
             ]
