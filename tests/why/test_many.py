@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ import headwise
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.tasks.answers.types import AnswerSet
+from headwise.tracing.table import log_odds_table
 from headwise.why.explain import explain
+from headwise.why.many import parts
 from headwise.why.many.study import explain_many
 
 HEAD = "L1H0"
@@ -94,6 +97,16 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
         explain_many(model, _task(tmp_path, 3), head=HEAD, key="zebra")
     with pytest.raises(HeadwiseError, match="sees one token, so there is nothing to explain"):
         explain_many(model, _task(tmp_path, 3), head=HEAD, query=0)
+
+
+def test_a_head_that_never_attends_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A head that rests on the first token in every prompt gives every other key less than an even share.
+    monkeypatch.setattr(parts, "log_odds_table", lambda *given: replace(log_odds_table(*given), total=-0.5))
+    with pytest.raises(
+        HeadwiseError, match=f"^{HEAD} never attends to another token than the first"
+    ) as error:
+        explain_many(small_model(), _task(tmp_path, 3), head=HEAD)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.real

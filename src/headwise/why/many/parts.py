@@ -251,5 +251,6 @@ def strongest_mlps(parts: Sequence[ChunkParts], number: int) -> tuple[tuple[Side
     for place, side in enumerate(SIDES):
         found = [i for i, name in enumerate(writers) if name.startswith("MLP")]
         best = sorted(found, key=lambda i: -float(rows[place, i]))[:number]
-        made += [(side, int(writers[i].removeprefix("MLP"))) for i in best]
+        for i in best:
+            made.append((side, int(writers[i].removeprefix("MLP"))))
     return tuple(made)
