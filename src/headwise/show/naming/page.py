@@ -40,7 +40,7 @@ def names_page(result: NamesResult) -> str:
         "kinds": "".join(f"<option>{text(kind)}</option>" for kind in kinds),
         "subjects": "\n".join(_card(*some) for some in _side_by_side(result)),
     }
-    return page("naming/page.html", parts, [script("naming/page.js")])
+    return page("naming/page.html", parts, [script("kit/cards.js")])
 
 
 def _side_by_side(result: NamesResult) -> list[tuple[NamedSubject, ...]]:
