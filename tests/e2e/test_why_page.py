@@ -158,8 +158,12 @@ def test_page_is_small_and_closed(why: Explanation, odd: Explanation) -> None:
     assert "http:" not in text.replace("http://www.w3.org/", "") and "https:" not in text
     assert page(odd).count("<script") == 2
     assert "<script>alert" not in page(odd)
-    pattern = torch.rand(300, 300).tril()
-    long = replace(why, tokens=tuple("x" * 300), pattern=pattern)
+    wide = {
+        name: torch.randn(*(part := getattr(why.call, name)).shape[:2], 300, part.shape[3])
+        for name in ("query", "key", "value")
+    }
+    long = replace(why, tokens=tuple("x" * 300), call=replace(why.call, **wide, mask=None))
+    assert long.pattern.shape == (300, 300)
     assert len(page(long).encode()) < 1_500_000
 
 

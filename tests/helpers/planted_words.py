@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from words import word_tokenizer
+from words import tokenizer_with
 
 from headwise.corpus import Corpus
 from headwise.model.model import Model
@@ -18,6 +19,7 @@ ANIMALS = (*CATEGORIES["animals"], *CATEGORIES["birds"])
 PLACES = (*CATEGORIES["countries"], *CATEGORIES["cities"])
 NAMES = (*CATEGORIES["men"], *CATEGORIES["women"])
 OTHERS = (*CATEGORIES["fruits"], *CATEGORIES["tools"], *CATEGORIES["clothes"], *CATEGORIES["drinks"])
+VOCABULARY = Path(__file__).with_suffix(".txt")
 WIDTH, HEAD = 32, 16
 
 
@@ -28,7 +30,8 @@ def planted_words(*, flipped: bool = False) -> Model:
     Embeddings carry two directions: *kind* (+ animal, − place) and *mood* (− name, + all others). The head's query
     reads mood, its key reads kind, along one axis. ``flipped`` turns the sign of both, which changes nothing.
     """
-    tokenizer = word_tokenizer()
+    # Texts fall into halves by the numbers of their tokens, so the numbers must not change with the tasks' wordings.
+    tokenizer = tokenizer_with(VOCABULARY.read_text(encoding="utf-8").split())
     config = transformers.GPT2Config(
         vocab_size=len(tokenizer),
         n_embd=WIDTH,

@@ -18,11 +18,7 @@ CHAT = (
 
 @lru_cache(maxsize=1)
 def word_tokenizer() -> Any:
-    """One token a word or sign; puts <s> before every prompt."""
-    from tokenizers import Tokenizer, pre_tokenizers, processors
-    from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
-
+    """Every word of the labelled tasks."""
     text = [
         *FIT_CLAUSES,
         *TEST_CLAUSES,
@@ -34,12 +30,27 @@ def word_tokenizer() -> Any:
     text += [x for w in (*FIT_WORDINGS, *TEST_WORDINGS) for x in (w.opening, w.asking, w.shots)]
     names = [*words.ENTITIES, *words.LABELS, *(w for ws in words.CATEGORIES.values() for w in ws)]
     names += [c for k in words.CATEGORIES for c in (k, k.capitalize())]
+    return tokenizer_of([*text, *names])
+
+
+def tokenizer_of(lines: list[str]) -> Any:
+    """One token a word or sign of these lines, in their case and in lower case."""
+    from tokenizers import pre_tokenizers
+
     split = pre_tokenizers.Whitespace()
-    found = [w for line in (*text, *names) for w, _ in split.pre_tokenize_str(line)]
+    found = [w for line in lines for w, _ in split.pre_tokenize_str(line)]
     found += [w.lower() for w in found]
-    vocabulary = {w: i for i, w in enumerate(dict.fromkeys(["<unk>", "<s>", "<u>", "</u>", "<a>", *found]))}
-    made = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
-    made.pre_tokenizer = split
+    return tokenizer_with(list(dict.fromkeys(["<unk>", "<s>", "<u>", "</u>", "<a>", *found])))
+
+
+def tokenizer_with(vocabulary: list[str]) -> Any:
+    """One token for each of these, in this order; puts <s> before every prompt."""
+    from tokenizers import Tokenizer, pre_tokenizers, processors
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(WordLevel({w: i for i, w in enumerate(vocabulary)}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
     made.add_special_tokens(["<s>", "<u>", "</u>", "<a>"])
     return PreTrainedTokenizerFast(

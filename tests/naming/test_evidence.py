@@ -51,9 +51,9 @@ def test_without_all_channels_a_row_is_uniform() -> None:
 @pytest.mark.slow
 def test_a_model_is_asked_for_evidence() -> None:
     """Random weights: the head's strongest words are found, and changing them is what takes its attention."""
-    model = worded_model()
+    model = worded_model(7)
     texts = Texts.read(word_tokenizer(), lines(120))
-    subject = Subject.parse("L0H0")
+    subject = Subject.parse("L0H2")
     last = np.full(120 * 11, 12)
     cells = Cells(np.repeat(np.arange(120), 11), last, np.tile(np.arange(1, 12), 120))
     scores = score_of(model, subject)(texts, cells)
@@ -75,7 +75,7 @@ def test_a_model_is_asked_for_evidence() -> None:
     assert [one.kind for one in found] == ["break", "make"]
     assert found[0].n >= 20 and found[0].p < 0.01
     assert found[0].difference and found[0].difference.low > 0
-    part = Subject.parse("L0H0 key embedding")
+    part = Subject.parse("L0H2 key embedding")
     kinds = [
         one.kind
         for one in evidence(model, part, rule, texts, one_each(cells[holds]), one_each(cells[~holds]), 0.0)

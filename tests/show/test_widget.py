@@ -12,6 +12,7 @@ import headwise
 from headwise.errors import HeadwiseError
 from headwise.show import notebook
 from headwise.show import widget as widgets
+from headwise.show.kit.glossary import glossary
 from headwise.show.why.page import drawn
 from headwise.why.explain import explain
 
@@ -21,8 +22,9 @@ MODEL, PROMPT = tiny("llama"), prompts_of(9)[0]
 def test_a_result_is_shown_as_its_page_shows_it() -> None:
     why, circuit = explain(MODEL, PROMPT), headwise.trace(MODEL, PROMPT)
     shown = headwise.widget(why)
-    assert shown.document == drawn(why) and not shown.live  # pyright: ignore[reportAttributeAccessIssue]
-    assert headwise.widget(circuit).document == circuit.to_json()  # pyright: ignore[reportAttributeAccessIssue]
+    told = {"glossary": glossary()}
+    assert shown.document == drawn(why) | told and not shown.live  # pyright: ignore[reportAttributeAccessIssue]
+    assert headwise.widget(circuit).document == circuit.to_json() | told  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_whoever_cannot_run_a_widget_gets_the_table() -> None:
@@ -37,7 +39,7 @@ def test_a_live_widget_explains_the_cell_that_is_clicked() -> None:
     shown: Any = headwise.widget(MODEL, PROMPT, head="L3H1", query=8, key=2)
     assert shown.live and (shown.document["head"], shown.document["key"]) == ("L3H1", 2)
     shown.asked = {"head": "L2H0", "query": 6, "key": 1, "number": 1}
-    again = drawn(explain(MODEL, PROMPT, head="L2H0", query=6, key=1))
+    again = drawn(explain(MODEL, PROMPT, head="L2H0", query=6, key=1)) | {"glossary": glossary()}
     assert {**shown.document, "seconds": 0} == {**again, "seconds": 0}
     assert shown.said == "" and str(shown.shown.head) == "L2H0"
 

@@ -31,7 +31,7 @@ def test_clusters_of_the_tasks() -> None:
     tokenizer = word_tokenizer()
     task = binding(tokenizer, prompts=40, test=10, scan=40)
     assert (task.test.clusters().name, len(task.test.clusters())) == ("pair", 5)
-    assert task.scan.clusters().name == "entity"
+    assert (task.scan.clusters().name, len(task.scan.clusters())) == ("template", 12)
     lists = filter(tokenizer, prompts=40, test=40, scan=12)
     fruits = lists.involved("fruits")
     assert 0 < len(fruits) < 40 and len(lists.involved("category")) == 40

@@ -58,6 +58,10 @@ def _both(*rows: AlignmentRow) -> str:
     return "yes" if len(held) == len(rows) else f"{held[0]} alone" if held else "no"
 
 
+SHOWN = 36
+"""Alignments on the page; all are in the run's tables."""
+
+
 def beside(run: FeaturesResult, head: str, name: str) -> str:
     """The numbers of one feature in sentences, for the caption of its picture; empty where there are none."""
     rows = where(run.alignment, head=head, name=name)
@@ -85,11 +89,16 @@ def matches(run: FeaturesResult) -> list[Block]:
     """The section of the page: every alignment with its nulls, and the shapes of ordered classes."""
     if not run.alignment:
         return [Markdown(PROSE("no alignment"))]
-    rows = [tuple(getattr(a, column) for column in COLUMNS) for a in run.alignment]
+    # Nine heads of thirteen categories have hundreds: a page holds those that say most, in the order of the run.
+    last = sorted(a.q_value for a in run.alignment)[:SHOWN][-1]
+    shown = [a for a in run.alignment if a.q_value <= last][:SHOWN]
+    rows = [tuple(getattr(a, column) for column in COLUMNS) for a in shown]
     blocks: list[Block] = [
         Markdown(PROSE("alignment", against=AGAINST, group=GROUP)),
         Table(list(COLUMNS.values()), rows),
     ]
+    if len(shown) < len(run.alignment):
+        blocks.append(Markdown(PROSE("more alignment", shown=len(shown), all=len(run.alignment))))
     if run.shapes:
         lines = "\n".join(f"- {literal(one.sentence)}" for one in run.found_shapes)
         blocks += [Markdown(PROSE("shapes", group=SHAPES_GROUP)), Markdown(lines)]

@@ -198,13 +198,22 @@ def _block(block: Block, specs: list[str]) -> str:
     numbers = "" if many else f"<details><summary>Numbers</summary>{table.html()}</details>"
     return (
         f'<figure><div class=scroll><div id="f{number}" class="plot" role="img" '
-        f'aria-label={attribute(markdown.unmarked(block.caption) or "figure")} style="height:{height}px"></div></div>'
+        f'aria-label={attribute(_label(block.caption))} style="height:{height}px"></div></div>'
         f"{caption}{numbers}</figure>"
     )
 
 
+def _label(caption: str) -> str:
+    """What a screen reader says of a figure before its caption: the caption's first sentence.
+
+    >>> _label("Swaps on `unseen` words. Dots are placebos."), _label("")
+    ('Swaps on unseen words', 'figure')
+    """
+    return markdown.unmarked(caption).split(". ")[0].removesuffix(".") or "figure"
+
+
 def figures_in(page: Path) -> list[tuple[str, go.Figure]]:
-    """The figures of a page that a report wrote, each with its caption as plain text."""
+    """The figures of a page that a report wrote, each with the first sentence of its caption."""
     reader = _Figures()
     reader.feed(page.read_text(encoding="utf-8"))
     return [(reader.captions[name], go.Figure(jsons.parse(spec))) for name, spec in reader.specs.items()]
