@@ -171,7 +171,7 @@ def test_figures_are_read_from_a_page_as_they_were_drawn(tmp_path: Path) -> None
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("work", WORKS)
-def test_the_whole_seed_at_a_small_size_on_the_small_model(work: Work, tmp_path: Path) -> None:
+def test_the_whole_work_at_a_small_size_on_the_small_model(work: Work, tmp_path: Path) -> None:
     found = headwise.reproduce(work, str(DATA), out=tmp_path, quick=True)
     left = {one.part.place for one in found.parts if one.reading is None}
     assert all("small has no task" in one.why_not for one in found.parts if one.reading is None)
@@ -187,5 +187,6 @@ def test_the_whole_seed_at_a_small_size_on_the_small_model(work: Work, tmp_path:
             for caption, _ in figures_in(tmp_path / one.part.studies[0] / "report.html")
         )
     ]
-    assert missing == []
+    # The small model's task has no number of entities that could be varied.
+    assert missing == (["Figure 16"] if work == "paper" else [])
     assert page.read_text(encoding="utf-8").count("<figure") > len(found.parts) / 3
