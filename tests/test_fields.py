@@ -20,6 +20,7 @@ from headwise.circuits.circuit import Circuit
 from headwise.why.explanation import Explanation
 from headwise.why.many.result import ExplanationsResult
 from headwise.why.pair.result import PromptDifference
+from headwise.why.row import RowExplanation
 
 
 def _parts(start: type) -> list[type]:
@@ -58,7 +59,9 @@ def _without_sentence(cls: type) -> list[str]:
     return [name for name in fields if name not in said and not name.startswith("_")]
 
 
-@pytest.mark.parametrize("start", [Explanation, PromptDifference, ExplanationsResult, Circuit])
+@pytest.mark.parametrize(
+    "start", [Explanation, PromptDifference, ExplanationsResult, RowExplanation, Circuit]
+)
 def test_every_field_says_what_it_is(start: type) -> None:
     parts = _parts(start)
     assert len(parts) >= 5

@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from headwise.why.many.study import explain_many as explain_many
     from headwise.why.pair.explain import explain_difference as explain_difference
     from headwise.why.pair.result import PromptDifference as PromptDifference
+    from headwise.why.row import RowExplanation as RowExplanation
+    from headwise.why.row import explain_row as explain_row
     from headwise.why.vocabulary import HeadVocabulary as HeadVocabulary
     from headwise.why.vocabulary import head_vocabulary as head_vocabulary
 
@@ -116,6 +118,7 @@ _NAMES = {
     "why.many.study": "explain_many",
     "why.pair.explain": "explain_difference",
     "why.pair.result": "PromptDifference",
+    "why.row": "RowExplanation explain_row",
     "why.vocabulary": "HeadVocabulary head_vocabulary",
 }
 """Where the public names live; the block above says the same to type checkers, and a test compares the two."""

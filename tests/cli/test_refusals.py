@@ -35,7 +35,16 @@ REFUSED = [
     (["explain", "x", "--written", "2"], "--written is used only with --generate"),
     (["explain", "x", "--generate", "0"], "--generate"),
     (["explain", "x", "--generate", "2", "--answer", " y"], "--answer is not used with --generate"),
-    (["explain", "x", "--row"], "give --features BANK"),
+    (
+        ["explain", "x", "--row", "--method", "shapley"],
+        "--method is used with --row only together with --features",
+    ),
+    (
+        ["explain", "x", "--row", "--html", "page.html"],
+        "--html is used with --row only together with --features",
+    ),
+    (["explain", "x", "--row", "--basis", "rotated"], "--basis is not used with --row"),
+    (["explain", "x", "--row", "--top", "0"], "--top"),
     (["explain", "x", "--method", "shapley"], "--method is used only with --row"),
     (["explain", "x", "--top", "3"], "--top is used only with --only"),
     (["explain", "x", "--prompt-file", "y"], "were both given"),

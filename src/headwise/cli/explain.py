@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,23 +19,6 @@ if TYPE_CHECKING:
 
 app = new_app(
     "Say why a head attends from one token to another: what made the score, who wrote it, and proof."
-)
-
-ROW = (
-    "row",
-    "prompt",
-    "prompt_file",
-    "chat",
-    "start",
-    "head",
-    "query",
-    "features",
-    "unsupported",
-    "method",
-    "model",
-    "html",
-    "save",
-    "as_json",
 )
 
 
@@ -67,13 +49,21 @@ def explain(
         Literal["what", "who"] | None, typer.Option(help="Print only this part, with every number in it.")
     ] = None,
     top: Annotated[
-        int, typer.Option(min=1, help="With --only: how many channels, or signals on each side, to show.")
+        int,
+        typer.Option(
+            min=1,
+            help="With --only: how many channels, or signals on each side, to show; with --row: how many keys.",
+        ),
     ] = 10,
     row: Annotated[
-        bool, typer.Option("--row", help="Split the whole row of logits by the features of a bank.")
+        bool,
+        typer.Option(
+            "--row", help="Explain the whole row: which keys, and why each; with --features, by features."
+        ),
     ] = False,
     method: Annotated[
-        Literal["sequential", "shapley"], typer.Option(help="With --row: how features share a logit.")
+        Literal["sequential", "shapley"],
+        typer.Option(help="With --row --features: how features share a logit."),
     ] = "sequential",
     tau: options.Tau = None,
     basis: options.Basis = "singular",
@@ -136,13 +126,16 @@ def explain(
         explain_against(context, text, against)
         return
     if row:
-        options.refuse_unused(context, ROW, "is not used with --row")
-        banks = _banks(features, unsupported)
-        _explain_row(text, chat, start, head, query, banks, method, model, as_json, html, save)
+        from headwise.cli.explain_row import by_features, by_writers
+
+        if features:
+            by_features(context, text, _banks(features, unsupported))
+        else:
+            by_writers(context, text)
         return
-    options.refuse_unused(context, every - {"method"}, "is used only with --row")
+    options.refuse_unused(context, every - {"method"}, "is used only with --row --features BANK")
     if only is None:
-        options.refuse_unused(context, every - {"top"}, "is used only with --only")
+        options.refuse_unused(context, every - {"top"}, "is used only with --only or --row")
     if align is not None and len(transfer or []) != 1:
         raise HeadwiseError(
             "--align is used with --against PROMPT or one --transfer PROMPT: give it, or leave --align out"
@@ -246,48 +239,3 @@ def _banks(paths: list[Path] | None, unsupported: bool) -> list[FeatureBank]:
 
     banks = [FeatureBank.load(path) for path in paths]
     return [bank.with_unsupported() for bank in banks] if unsupported else banks
-
-
-def _explain_row(
-    text: str,
-    chat: bool,
-    start: int,
-    head: str | None,
-    query: str | None,
-    banks: list[FeatureBank],
-    method: str,
-    model: str | None,
-    as_json: bool,
-    html: Path | None,
-    save: Path | None,
-) -> None:
-    """A row of logits, token by token, by the features of one bank."""
-    if len(banks) != 1:
-        raise HeadwiseError(
-            f"--row splits logits by one feature bank, and {len(banks) or 'none'} was given: give --features BANK, "
-            "made by `headwise features TASK --out DIR`"
-        )
-    from headwise.contrast.attribution import attribution_rows
-    from headwise.model.loading.load import load
-    from headwise.tokens import chat_prompt, one_position
-
-    (bank,) = banks
-    if head is not None:
-        bank.usable(head)
-    loaded = load(model)
-    bank.require(loaded)
-    prompt = chat_prompt(loaded.tokenizer, text) if chat else text
-    place = one_position(loaded.tokens(prompt), query or "-1", "query")
-    rows = attribution_rows(
-        loaded, prompt, bank, heads=None if head is None else [head], query=place, start=start
-    )
-    document = {"prompt": text, "start": start, "query": place, "logits": [asdict(one) for one in rows]}
-    if html is not None:
-        from headwise.show.contrast.report import attribution_report
-
-        attribution_report(rows, text).write(html)
-    if save is not None:
-        write_json(save, document)
-    from headwise.show.contrast.terminal import attribution_tables
-
-    finish(document, lambda: attribution_tables(rows, method), as_json=as_json, page=html, saved=save)

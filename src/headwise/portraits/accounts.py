@@ -26,7 +26,7 @@ from headwise.randomness import keyed
 from headwise.scale.stages import Stages, ValuesJob, batched
 from headwise.scale.work import Chunk
 from headwise.tokens import shown_after
-from headwise.tracing.table import LogOddsTable, log_odds_table
+from headwise.tracing.table import log_odds_table
 from headwise.tracing.writes import PromptWrites
 from headwise.types import AnswerIds, Cell, Component, Head, Side
 from headwise.why.consequence import TokenEffect, consequence
@@ -113,8 +113,8 @@ def account_of(up: PromptWrites, item: TextCells, cell: Cell) -> CellAccount:
         cell=cell,
         attention=table.attention,
         log_odds=table.total,
-        query=by_writer(table, "query").cpu(),
-        key=by_writer(table, "key").cpu(),
+        query=table.query.over_tokens.cpu(),
+        key=table.key.over_tokens.cpu(),
         channels=table.what.cpu(),
         poles=tuple(poles[channel] for channel in range(len(poles))),
         place=place_split(up, table),
@@ -125,15 +125,8 @@ def account_of(up: PromptWrites, item: TextCells, cell: Cell) -> CellAccount:
     )
 
 
-def by_writer(table: LogOddsTable, side: Side) -> Tensor:
-    """[N]: the rows of one side of a table, a head's over all tokens that it read together."""
-    one = table.side(side)
-    carried = one.up.n_carried(table.cell.head.layer)
-    return torch.cat((one.rows[:carried].view(-1, one.up.tokens).sum(1), one.rows[carried:]))
-
-
 def writers_below(model: Model, layer: int, side: Side, number: int) -> list[Component]:
-    """Who the ``number`` rows of :func:`by_writer` are, in their order."""
+    """Who the ``number`` parts of :class:`CellAccount` are, in their order."""
     anatomy = model.anatomy
     found = [Component("head", below, index) for below in range(layer) for index in range(model.n_heads)]
     found.append(Component("embedding"))

@@ -13,7 +13,7 @@ are asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -98,6 +98,18 @@ class SideTable:
         query_map, key_map = chunk.query_map[0], chunk.key_map[0]
         into, out = (query_map, key_map) if self.side == "query" else (key_map.mT, query_map.mT)
         return ((own @ into) * channels[:, None]).sum(0) @ out
+
+    @property
+    def over_tokens(self) -> Tensor:
+        """[M]: :attr:`rows` with each head's added up over the tokens that it read; :meth:`whole_writers` are who."""
+        carried = self.up.n_carried(self.cell.head.layer)
+        return torch.cat((self.rows[:carried].view(-1, self.up.tokens).sum(1), self.rows[carried:]))
+
+    def whole_writers(self) -> list[Component]:
+        """Who the rows of :attr:`over_tokens` are: heads whatever they read, then all others."""
+        carried = self.up.n_carried(self.cell.head.layer)
+        heads = [replace(self.writer(row), source=-1) for row in range(0, carried, self.up.tokens)]
+        return heads + [self.writer(row) for row in range(carried, len(self))]
 
     @cached_property
     def order(self) -> list[int]:
