@@ -77,8 +77,8 @@ def test_a_column_is_the_explanation_of_its_cell(variant: str) -> None:
 
 def test_the_row_is_that_of_the_cell_that_would_be_asked_about() -> None:
     model = tiny("llama")
-    for request in ({}, {"head": "L2H1"}):
-        found, why = explain_row(model, IDS, **request), explain(model, IDS, draws=19, **request)
+    for head in (None, "L2H1"):
+        found, why = explain_row(model, IDS, head), explain(model, IDS, head=head, draws=19)
         assert (found.head, found.query, found.because) == (why.head, why.query, why.question.because)
 
 

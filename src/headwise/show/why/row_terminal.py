@@ -83,7 +83,7 @@ def _side(found: RowExplanation, side: Side) -> RenderableType:
     listed.append(("all that helps", *(signed(key.totals[side].helping, 2) for key in keys)))
     listed.append(("all that hinders", *(signed(key.totals[side].hindering, 2) for key in keys)))
     hidden = len(found.explained) - len(keys)
-    more = f" (the first {len(keys)} keys; {hidden} more with --json)" if hidden else ""
+    more = f" (the first {len(keys)} keys; {hidden} more in the JSON document)" if hidden else ""
     names = [_place(found, key.key) for key in keys]
     return table(("writer", *names), listed, title=f"\n{side} side{more}", indent=2)
 
