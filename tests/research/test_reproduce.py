@@ -17,6 +17,7 @@ import headwise
 from headwise.cli.main import VERBS, main
 from headwise.errors import HeadwiseError
 from headwise.research import reproduce as module
+from headwise.research.paper_readings import swapped
 from headwise.research.parts import ResearchPart, ResearchReading, ResearchRuns, ResearchStudy, Work
 from headwise.research.presets import PRESETS, preset_for, with_files
 from headwise.research.report import reproduced_report
@@ -92,6 +93,31 @@ def test_the_small_model_is_asked_in_its_own_language(tmp_path: Path) -> None:
     before = (tmp_path / "answers.jsonl").stat().st_mtime_ns
     with_files(preset_for(str(DATA)), tmp_path)
     assert (tmp_path / "answers.jsonl").stat().st_mtime_ns == before
+
+
+def made_up(heads: dict[str, bool]) -> ResearchRuns:
+    """A features study in which each head has one feature, supported or not; the first head does the task best."""
+    swap = {"share_of_full": 0.5, "placebo_share": 0.2}
+    features = [
+        {"head": head, "name": "order", "supported": held, "q": 0.01 if held else 0.6, "swap": swap}
+        for head, held in heads.items()
+    ]
+    ranked = [{"head": head, "score": 1.0 - 0.1 * at} for at, head in enumerate(heads)]
+    return ResearchRuns(Path(), {"binding": {"heads": ranked, "features": features}})
+
+
+def test_the_best_head_and_the_others_are_judged_apart() -> None:
+    best, others = swapped("binding"), swapped("binding", others=True)
+    runs = made_up({"L1H0": False, "L2H0": True})
+    assert best(runs).supported is False and others(runs).supported is True
+    assert "L1H0" in best(runs).here and "L1H0" not in others(runs).here
+    assert others(made_up({"L1H0": True})).supported is None
+
+
+def test_a_part_about_another_model_is_left_out() -> None:
+    apart = [part.place for part in PARTS["paper"] if part.only]
+    assert apart == ["Figure 19", "Figure 20"]
+    assert {part.only for part in PARTS["paper"] if part.only} <= set(PRESETS)
 
 
 @pytest.fixture
@@ -174,7 +200,8 @@ def test_figures_are_read_from_a_page_as_they_were_drawn(tmp_path: Path) -> None
 def test_the_whole_work_at_a_small_size_on_the_small_model(work: Work, tmp_path: Path) -> None:
     found = headwise.reproduce(work, str(DATA), out=tmp_path, quick=True)
     left = {one.part.place for one in found.parts if one.reading is None}
-    assert all("small has no task" in one.why_not for one in found.parts if one.reading is None)
+    others = ("small has no task", "about another model")
+    assert all(any(said in one.why_not for said in others) for one in found.parts if one.reading is None)
     assert len(left) < len(found.parts) / 2
     assert found.claims > len(found.parts) / 3
     page = reproduced_report(found).write(tmp_path / "report.html")

@@ -24,9 +24,11 @@ from headwise.research.paper_readings import (
 from headwise.research.parts import ResearchPart
 
 
-def _part(place: str, says: str, number: str, studies: Any, read: Any, figure: str) -> ResearchPart:
+def _part(
+    place: str, says: str, number: str, studies: Any, read: Any, figure: str, only: str = ""
+) -> ResearchPart:
     names = (studies,) if isinstance(studies, str) else studies
-    return ResearchPart("paper", place, says, number, names, read, figure)
+    return ResearchPart("paper", place, says, number, names, read, figure, only)
 
 
 _NONE = "no number"
@@ -215,24 +217,26 @@ PAPER: tuple[ResearchPart, ...] = (
         "the same swaps in the other heads that bind",
         _NONE,
         "binding",
-        swapped("binding"),
+        swapped("binding", others=True),
         "Swaps as a share",
     ),
     _part(
         "Figure 19",
         "the categorical swaps in another model",
-        "Qwen 3 4B, by its preset",
+        _NONE,
         "filter",
         swapped("filter"),
         "Swaps on unseen words",
+        only="qwen3-4b-instruct",
     ),
     _part(
         "Figure 20",
         "the binding swaps in another model",
-        "Qwen 3 4B, by its preset",
+        _NONE,
         "binding",
         swapped("binding"),
         "Swaps on unseen words",
+        only="qwen3-4b-instruct",
     ),
     _part(
         "Section 2.1, K latents",

@@ -107,17 +107,25 @@ def heads(runs: ResearchRuns, study: str) -> tuple[int, str]:
     return len(found), f"{len(found)} heads beyond chance; best {best['head']} ({best['score']:.2f})"
 
 
-def swapped(study: str, *names: str) -> Any:
+def swapped(study: str, *, others: bool = False) -> Any:
+    """Swaps in the head that does the task best, or in the others."""
+
     def read(runs: ResearchRuns) -> ResearchReading:
-        found = features(runs, study, *names)
-        held = [one for one in found if one["supported"]]
+        found = runs[study]["features"]
+        best = max(runs[study]["heads"], key=lambda one: one["score"])["head"]
+        asked = [one for one in found if (one["head"] != best) == others]
+        if not asked:
+            return ResearchReading(
+                "no other head was studied" if others else "its best head has no feature", None
+            )
+        held = [one for one in asked if one["supported"]]
         shares = [
             f"{one['head']} {one['name']} {one['swap']['share_of_full']:.2f} "
             f"(placebo {one['swap']['placebo_share']:.2f}, q {one['q']:.3f})"
-            for one in sorted(found, key=lambda one: one["q"])[:4]
+            for one in sorted(asked, key=lambda one: one["q"])[:4]
         ]
         return ResearchReading(
-            f"{len(held)} of {len(found)} beyond placebo; " + ", ".join(shares),
+            f"{len(held)} of {len(asked)} beyond placebo; " + ", ".join(shares),
             bool(held),
             "at least one feature moves more attention than placebos and covariance-matched subspaces (q ≤ 0.05)",
         )

@@ -80,6 +80,8 @@ class ResearchPart:
     read: Callable[[ResearchRuns], ResearchReading]
     figure: str = ""
     """How the caption of its figure in the study's report begins."""
+    only: str = ""
+    """The preset that it is about, if the work shows it for one model apart: others leave it out."""
 
 
 def printed_document(file: Path) -> Any:

@@ -160,7 +160,7 @@ def reproduce(
         work,
         preset.name,
         quick,
-        tuple(_read(part, runs, commands, left) for part in PARTS[work]),
+        tuple(_read(part, runs, commands, left, preset) for part in PARTS[work]),
         folder,
     )
     write_json(folder / FILE, found.to_json())
@@ -243,8 +243,14 @@ def _made(name: str, words: Sequence[str], folder: Path) -> Any:
 
 
 def _read(
-    part: ResearchPart, runs: ResearchRuns, commands: Mapping[str, str], left: Mapping[str, str]
+    part: ResearchPart,
+    runs: ResearchRuns,
+    commands: Mapping[str, str],
+    left: Mapping[str, str],
+    preset: Preset,
 ) -> ReproducedPart:
+    if part.only and part.only != preset.name:
+        return ReproducedPart(part, None, f"it is about another model, {part.only}", ())
     made = tuple(commands[name] for name in part.studies if name in commands)
     if not made:
         return ReproducedPart(part, None, left[part.studies[0]], ())
