@@ -27,6 +27,7 @@ def to_json(study: SinksResult) -> dict[str, Any]:
         "sinks": [vars(s) for s in study.sinks],
         "positions": positions(study.parking),
         "heads": [_head(study, Head(*place)) for place in _places(study)],
+        "said": study.said,
         "sharing": [
             {
                 "side": s.side,
@@ -87,11 +88,15 @@ def _shared(one: Shared) -> dict[str, Any]:
         "removed_low": removed.low,
         "removed_high": removed.high,
         "control": one.control,
+        "freed": one.freed.mean,
+        "freed_low": one.freed.low,
+        "freed_high": one.freed.high,
         "loss": one.loss,
         "loss_change": change.mean,
         "loss_low": change.low,
         "loss_high": change.high,
         "control_loss_change": one.control_loss_change,
+        "claim": one.claim.to_json(),
     }
 
 
@@ -116,6 +121,7 @@ def _head(study: SinksResult, head: Head) -> dict[str, Any]:
             "firings": a.firings,
             "signals": a.signals,
             "controlled": a.controlled,
+            "matched": beside.to_json() if (beside := study.matched.get((head, side))) else None,
         }
         sides.append(record)
     at = (head.layer, head.index)

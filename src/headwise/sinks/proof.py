@@ -8,7 +8,7 @@ the same size; then also the model's loss on the text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from headwise.bases.basis import directions
 from headwise.bases.singular import one_thread
 from headwise.circuits.counterfactual import Case, Removal, Trial, edited_attention, mean
+from headwise.claims import claim, claims, sign_flips
 from headwise.intervals import estimate
 from headwise.model.edits import Edit, VectorEdit
 from headwise.model.reading import Rotary
@@ -28,10 +29,15 @@ from headwise.scale.work import Chunk, cut
 from headwise.sinks.find import MAX_TOKENS, Parking, on_sinks
 from headwise.sinks.signals import Parked, head_space, sink_bases
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Estimate, Head, Side
+from headwise.types import Cell, Claim, Estimate, Head, Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
+
+RANDOM = "random directions of the same size, signs of prompts flipped"
+ALL = "all removals at once of this run"
+FLIPS = 9999
+"""Sign flips per removal, where the prompts are too many for all of them."""
 
 
 # --- one by one ------------------------------------------------------------------------------------------------------
@@ -172,12 +178,16 @@ class Shared:
     """The same without the direction, over prompts."""
     control: float
     """The same with a random direction of the same size in each head's reads (mean over draws)."""
+    freed: Estimate
+    """How much more attention random directions leave, over prompts."""
     loss: float
     """Next-token loss in nats, untouched."""
     loss_change: Estimate
     """Change of the loss without the direction."""
     control_loss_change: float
     """The same with random directions."""
+    claim: Claim
+    """Whether it frees more attention than random directions do: signs of prompts flipped, all removals together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +212,13 @@ def free_all_at_once(
     """Project each plan's direction out of what its heads read, everywhere in each prompt of ``parking``."""
     run = work or Stages.here(model)
     parts = run("shared removal", _AtOnceJob(parking, draws, seed), cut(plans, 1))
-    return [one for part in parts for one in part]
+    made = [one for part in parts for one in part]
+    alone = [one.claim for one in made]
+    # Every removal was tested in the same prompts, and so by as many flips.
+    together = claims(
+        [c.p for c in alone], null=RANDOM, draws=max([c.draws for c in alone], default=0), group=ALL
+    )
+    return [replace(one, claim=claim) for one, claim in zip(made, together, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,6 +244,14 @@ def _shared(model: Model, parking: Parking, plan: Plan, draws: int, seed: int) -
     for draw in range(draws):
         turned = [_elsewhere(e, rotations[e.head.layer], seed, side, name, str(e.head), draw) for e in chosen]
         controls.append(_run(model, parking, heads, turned))
+    random = torch.stack([c[0] for c in controls]).mean(0)
+    known = ~(random - removed[0]).isnan()
+    p, flips = sign_flips(
+        (random - removed[0])[known],
+        known.nonzero()[:, 0],
+        draws=FLIPS,
+        generator=keyed(seed, "shared flips", side, name),
+    )
     after = estimate(removed[0], seed, "shared", side, name)
     change = estimate(removed[1] - clean[1], seed, "shared loss", side, name)
     return Shared(
@@ -238,9 +262,11 @@ def _shared(model: Model, parking: Parking, plan: Plan, draws: int, seed: int) -
         attention=float(clean[0].nanmean()),
         removed=after,
         control=float(torch.stack([c[0] for c in controls]).nanmean()),
+        freed=estimate(random - removed[0], seed, "shared freed", side, name),
         loss=float(clean[1].mean()),
         loss_change=change,
         control_loss_change=float(torch.stack([c[1] - clean[1] for c in controls]).mean()),
+        claim=claim(p, null=RANDOM, draws=flips),
     )
 
 

@@ -14,6 +14,7 @@ from headwise.intervals import mean_interval
 from headwise.known_names import sink_id
 from headwise.sinks.clusters import Sharing, SinkWriter, writers_of
 from headwise.sinks.find import Parking, SinkToken
+from headwise.sinks.matched import Matched, told
 from headwise.sinks.proof import Freed, Shared
 from headwise.sinks.signals import SIDES, Agreement, Parked
 from headwise.strings import counted
@@ -54,6 +55,8 @@ class SinksResult:
     """One parked firing per head and traced prompt, with its control signals."""
     agreements: dict[tuple[Head, Side], Agreement]
     """By head and side: how far its control signals agree over prompts."""
+    matched: dict[tuple[Head, Side], Matched]
+    """By head and side: whether they agree more at sinks than at a frequent token at a fixed distance."""
     sharing: list[Sharing]
     """By side: which heads share a signal, and who writes it."""
     freed: list[Freed]
@@ -79,6 +82,15 @@ class SinksResult:
     def of(self, side: Side) -> list[tuple[Head, Agreement]]:
         """Every head with the agreement of its control signals on a side."""
         return [(head, a) for (head, one), a in self.agreements.items() if one == side]
+
+    def compared(self, side: Side) -> list[Matched]:
+        """What is held against a frequent token at a fixed distance, on a side."""
+        return [found for (_, one), found in self.matched.items() if one == side]
+
+    @property
+    def said(self) -> list[str]:
+        """What these comparisons say, one sentence per side."""
+        return [told(side, self.compared(side), len(self.of(side))) for side in SIDES]
 
     @property
     def one_by_one(self) -> list[dict[str, Any]]:
@@ -148,16 +160,27 @@ class SinksResult:
         sides = [
             {
                 "head": h["head"],
-                **{k: v for k, v in one.items() if k != "ci"},
+                **{k: v for k, v in one.items() if k not in ("ci", "matched")},
                 "low": one["ci"][0],
                 "high": one["ci"][1],
             }
             for h in found["heads"]
             for one in h["sides"]
         ]
+        matched = [
+            {
+                "head": str(head),
+                "side": side,
+                **{k: v for k, v in one.to_json().items() if k not in ("gap_ci", "claim")},
+                "gap_low": one.gap.low,
+                "gap_high": one.gap.high,
+                **one.claim.to_json(),
+            }
+            for (head, side), one in self.matched.items()
+        ]
         freed = [{**vars(f), "cell": str(f.cell), "head": str(f.cell.head)} for f in self.freed]
         tables = {"sinks": found["sinks"], "heads": heads, "agreements": sides, "sources": found["sources"]}
-        return {name: frame(rows) for name, rows in {**tables, "freed": freed}.items()}
+        return {name: frame(rows) for name, rows in {**tables, "matched": matched, "freed": freed}.items()}
 
     def save(self, folder: str | Path) -> Path:
         """Write a run folder: the document, and the whole result for :meth:`load`."""

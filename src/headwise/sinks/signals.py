@@ -33,8 +33,8 @@ from headwise.types import Cell, Estimate, Head, Side
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
-Kind = Literal["sink", "other"]
-KINDS: tuple[Kind, ...] = ("sink", "other")
+Kind = Literal["sink", "other", "frequent"]
+KINDS: tuple[Kind, ...] = ("sink", "other", "frequent")
 SIDES: tuple[Side, ...] = ("query", "key")
 CONTROLLED = 0.5
 """A head is controlled on a side where its signals' mean distance over prompts is below this (the published rule)."""
@@ -66,7 +66,7 @@ class Parked:
     cell: Cell
     """The firing."""
     kind: Kind
-    """Whether the token it reads is a ``sink`` or an ``other`` one."""
+    """Whether the token it reads is a ``sink``, any ``other`` one, or a ``frequent`` one at the head's own distance."""
     signals: dict[Side, SideSignals]
     """Side → the smallest set of signals that causes the attention."""
     read: dict[Side, Tensor]
@@ -103,36 +103,62 @@ def trace_parked(
     """Trace one firing of each kind of each head in each prompt on both sides, up to ``per_head`` of a head.
 
     A firing of kind sink is from a random row away from a sink, to it, with attention of at least ``least``; other: to
-    a random token that is no sink. Both must be above the tracer's own threshold. A head's firings are taken from the
-    shortest prompts on: all are chosen before the first is traced, so that it does not matter who traces what.
+    a random token that is no sink; frequent: to that token, as many positions back, to which the head attends in most
+    prompts. All must be above the tracer's own threshold. A head's firings are taken from the shortest prompts on: all
+    are chosen before the first is traced, so that it does not matter who traces what.
     """
     run = work or Stages.here(model)
     token_ids = [parking.token_ids[i] for i in prompts]
     batches = [[prompts[i] for i in part] for part in by_length(token_ids, BATCH, TRACED_TOKENS)]
     traceable = tuple(head for head in heads if head.layer > 0)
-    choose = _ChooseJob(traceable, tuple(per_head), least, seed)
+    often = Counter(token for i in prompts for token in set(parking.token_ids[i]))
+    frequent = tuple(sorted(token for token, n in often.items() if n >= MIN_SIGNALS))
+    choose = _ChooseJob(traceable, tuple(per_head), least, seed, frequent)
     searched = [[(i, parking.token_ids[i], parking.sinks[i]) for i in batch] for batch in batches]
     chosen: dict[int, list[_Firing]] = {prompt: [] for prompt in prompts}
     taken: Counter[tuple[Kind, Head]] = Counter()
-    for part in run("firings", choose, batched(searched)):
-        for firing in part:
-            if taken[firing.kind, firing.cell.head] < per_head[firing.kind]:
-                taken[firing.kind, firing.cell.head] += 1
-                chosen[firing.prompt].append(firing)
+    found = [firing for part in run("firings", choose, batched(searched)) for firing in part]
+    one_each = [firing for firing in found if firing.kind != "frequent"]
+    for firing in one_each + _at_fixed_distance([f for f in found if f.kind == "frequent"], parking):
+        if taken[firing.kind, firing.cell.head] < per_head[firing.kind]:
+            taken[firing.kind, firing.cell.head] += 1
+            chosen[firing.prompt].append(firing)
     wanted = [[(parking.token_ids[i], chosen[i]) for i in batch] for batch in batches]
     traced = [one for part in run("signals", _ParkedJob(), batched(wanted)) for one in part]
     return sorted(traced, key=lambda one: (one.prompt, one.cell, one.kind))
 
 
+def _at_fixed_distance(firings: Sequence[_Firing], parking: Parking) -> list[_Firing]:
+    """Of each head, the firings on one token at one distance: those that most prompts have, the first in each prompt.
+
+    They are counted before anything is traced, so that how well their signals agree has no say in the choice.
+    """
+    by_head: dict[Head, dict[tuple[int, int], dict[int, _Firing]]] = {}
+    for one in firings:
+        cell = one.cell
+        what = cell.query - cell.key, parking.token_ids[one.prompt][cell.key]
+        by_head.setdefault(cell.head, {}).setdefault(what, {}).setdefault(one.prompt, one)
+    made: list[_Firing] = []
+    for groups in by_head.values():
+        most = min(groups, key=lambda what: (-len(groups[what]), what))
+        if len(groups[most]) >= MIN_SIGNALS:
+            made += groups[most].values()
+    return made
+
+
 @dataclass(frozen=True)
 class _ChooseJob(ValuesJob):
-    """Chooses one firing of each kind of each head, in prompts given by number, token ids and sinks."""
+    """Chooses one firing of each kind of each head, in prompts given by number, token ids and sinks.
+
+    Of firings on ``frequent`` tokens it gives all: which of them are at the head's distance, all prompts decide.
+    """
 
     kind: ClassVar = _Firing
     heads: tuple[Head, ...]
     kinds: tuple[Kind, ...]
     least: float
     seed: int
+    frequent: tuple[int, ...]
 
     def make(
         self, model: Model, chunk: Chunk[tuple[int, list[int], tuple[int, ...]]], tick: Tick, /
@@ -140,18 +166,19 @@ class _ChooseJob(ValuesJob):
         made = []
         with torch.no_grad(), one_thread():
             stream = split(model, [ids for _, ids, _ in chunk.items])
-            for place, (prompt, _, sinks) in enumerate(chunk.items):
+            for place, (prompt, ids, sinks) in enumerate(chunk.items):
                 up = PromptWrites(stream, place)
+                is_frequent = torch.isin(torch.tensor(ids), torch.tensor(self.frequent, dtype=torch.long))
                 for head in self.heads:
-                    for kind, cells in self.candidates(up, head, sinks).items():
-                        if cells:
+                    for kind, cells in self.candidates(up, head, sinks, is_frequent).items():
+                        if cells and kind != "frequent":
                             generator = keyed(self.seed, "firing", kind, prompt, str(head))
-                            query, key = cells[int(torch.randint(len(cells), (1,), generator=generator))]
-                            made.append(_Firing(prompt, kind, Cell(head, query, key)))
+                            cells = [cells[int(torch.randint(len(cells), (1,), generator=generator))]]
+                        made += [_Firing(prompt, kind, Cell(head, query, key)) for query, key in cells]
         return made
 
     def candidates(
-        self, up: PromptWrites, head: Head, sinks: Sequence[int]
+        self, up: PromptWrites, head: Head, sinks: Sequence[int], is_frequent: Tensor
     ) -> dict[Kind, list[tuple[int, int]]]:
         """The cells of a head's pattern that are of each kind."""
         pattern = up.stream.whole_pattern(head, up.prompt).double().cpu()
@@ -166,6 +193,8 @@ class _ChooseJob(ValuesJob):
         wanted: dict[Kind, Tensor] = {
             "sink": strong & is_sink & (row - key >= AWAY) & (pattern >= self.least),
             "other": strong & ~is_sink,
+            # From its own row a token would be its own query, which is then as constant as the key.
+            "frequent": strong & ~is_sink & is_frequent & (row > key),
         }
         return {kind: wanted[kind].nonzero().tolist() for kind in self.kinds}
 

@@ -28,9 +28,10 @@ from headwise.sinks.find import (
     find_parking,
     parked_heads,
 )
+from headwise.sinks.matched import MATCHED, matched
 from headwise.sinks.proof import Freed, Plan, free_all_at_once, free_one_by_one
 from headwise.sinks.result import KIND, SinksResult
-from headwise.sinks.signals import TRACED_TOKENS, Kind, agreements, trace_parked
+from headwise.sinks.signals import TRACED_TOKENS, Kind, Parked, agreements, trace_parked
 from headwise.sinks.texts import TEXTS
 from headwise.tokens import is_one, shown
 
@@ -139,12 +140,17 @@ def _found(
             f"(the most is {float(attention.nan_to_num(0.0).max()):.3f}): give a smaller parked="
         )
     chosen = parking.with_sinks[:traced]
-    per_head: dict[Kind, int] = {"sink": traced, "other": min(OTHERS, traced)}
+    per_head: dict[Kind, int] = {
+        "sink": traced,
+        "other": min(OTHERS, traced),
+        "frequent": min(MATCHED, traced),
+    }
     firings = trace_parked(
         model, parking, chosen, heads, per_head=per_head, least=parked, seed=seed, work=run
     )
     found = [one for one in firings if one.kind == "sink"]
     agreed = agreements(found, [one for one in firings if one.kind == "other"], seed)
+    frequent = [one for one in firings if one.kind == "frequent"]
     sharing = share_signals(model, parking, found, agreed, run)
     freed = free_one_by_one(model, parking, found, chosen[: config["proved"]], seed=seed, work=run)
     at_once = parking.some(chosen[:AT_ONCE])
@@ -160,12 +166,17 @@ def _found(
         parked=heads,
         traced=found,
         agreements=agreed,
+        matched=matched(found, frequent, lambda one: _token(model, parking, one), seed),
         sharing=sharing,
         freed=freed,
         shared=free_all_at_once(model, at_once, _plans(sharing), seed=seed, work=run),
         gained=_gained(model, parking, freed),
         seconds=0.0,
     )
+
+
+def _token(model: Model, parking: Parking, one: Parked) -> str:
+    return shown(model.tokenizer, parking.token_ids[one.prompt])[one.cell.key]
 
 
 def _plans(sharing: Sequence[Sharing]) -> list[Plan]:

@@ -11,12 +11,14 @@ from headwise.show.kit.terminal import quoted
 from headwise.show.naming.blocks import names_blocks
 from headwise.show.sinks import figures
 from headwise.sinks.find import AWAY
+from headwise.sinks.matched import GROUP
 from headwise.sinks.signals import CONTROLLED, SIDES
 from headwise.strings import percent
 
 if TYPE_CHECKING:
     from headwise.known_names import KnownNames
     from headwise.sinks.clusters import Cluster, Source
+    from headwise.sinks.matched import Matched
     from headwise.sinks.proof import Shared
     from headwise.sinks.result import SinksResult
     from headwise.sinks.signals import Agreement
@@ -65,11 +67,32 @@ SHARED: TableColumns[Shared] = {
         f"{s.removed.mean:.3f} ({s.removed.low:.3f} to {s.removed.high:.3f})"
     ),
     "random": lambda s: s.control,
+    TableColumn(name="more than random (95 %)", number=True): lambda s: (
+        f"{s.freed.mean:.3f} ({s.freed.low:.3f} to {s.freed.high:.3f})"
+    ),
+    TableColumn(name="q", format=".3f"): lambda s: s.claim.q,
+    "supported": lambda s: "yes" if s.claim.supported else "no",
     "loss": lambda s: s.loss,
     TableColumn(name="change of loss (95 %)", number=True): lambda s: (
         f"{s.loss_change.mean:+.3f} ({s.loss_change.low:+.3f} to {s.loss_change.high:+.3f})"
     ),
     "change, random": lambda s: s.control_loss_change,
+}
+
+
+MATCHED: TableColumns[tuple[Head, str, Matched]] = {
+    "head": lambda row: str(row[0]),
+    "side": lambda row: row[1],
+    "token": lambda row: quoted(row[2].token),
+    "back": lambda row: row[2].back,
+    "prompts": lambda row: row[2].firings,
+    "at the sink": lambda row: row[2].sink,
+    "at the token": lambda row: row[2].frequent,
+    TableColumn(name="nearer (95 %)", number=True): lambda row: (
+        f"{row[2].gap.mean:+.3f} ({row[2].gap.low:+.3f} to {row[2].gap.high:+.3f})"
+    ),
+    TableColumn(name="q", format=".3f"): lambda row: row[2].claim.q,
+    "supported": lambda row: "yes" if row[2].claim.supported else "no",
 }
 
 
@@ -137,7 +160,18 @@ def _agreement(study: SinksResult) -> list[Block]:
         Markdown(PROSE("agreement", controlled=CONTROLLED)),
         Figure(figures.agreement_by_layer(study), PROSE("agreement figure"), Table.of(rows, columns)),
         Table.of(best, columns, PROSE("agreement table", shown=len(best), n=len(rows))),
+        *_matched(study),
     ]
+
+
+def _matched(study: SinksResult) -> list[Block]:
+    said = "\n".join(f"- {sentence}." for sentence in study.said)
+    blocks: list[Block] = [Markdown(PROSE("matched")), Markdown(said)]
+    if study.matched:
+        rows = [(head, side, one) for (head, side), one in study.matched.items()]
+        first = sorted(rows, key=lambda row: (row[2].claim.q, -row[2].gap.mean))
+        blocks.append(Table.of(first, MATCHED, PROSE("matched table", group=GROUP)))
+    return blocks
 
 
 def _sharing(study: SinksResult) -> list[Block]:

@@ -85,6 +85,8 @@ def _agreement(study: SinksResult, top: int) -> RenderableType:
             continue
         middle = sorted(a.distance.mean for _, a in found)[len(found) // 2]
         others = sorted(a.others for _, a in found if a.others is not None)
+        beside = study.compared(side)
+        frequent = sorted(one.frequent for one in beside)
         writers = ", ".join(f"{w.component} {w.share:.0%}" for w in study.writers(side)[:3])
         rows.append(
             (
@@ -92,12 +94,22 @@ def _agreement(study: SinksResult, top: int) -> RenderableType:
                 f"{len(study.controlled(side))} of {len(found)}",
                 f"{middle:.2f}",
                 f"{others[len(others) // 2]:.2f}" if others else "–",
+                f"{frequent[len(frequent) // 2]:.2f}" if frequent else "–",
+                f"{sum(one.claim.supported for one in beside)} of {len(beside)}" if beside else "–",
                 writers,
             )
         )
-    columns = ("side", "controlled", "distance", "at other tokens", "written by")
+    columns = (
+        "side",
+        "controlled",
+        "distance",
+        "at other tokens",
+        "at a frequent token",
+        "supported",
+        "written by",
+    )
     title = "Signals of a head over prompts: mean cosine distance (median over heads), controlled below 0.5"
-    return table(columns, rows, title=title)
+    return Group(table(columns, rows, title=title), *(Text(said) for said in study.said))
 
 
 def _sources(study: SinksResult) -> RenderableType:
@@ -153,12 +165,24 @@ def _shared(study: SinksResult) -> RenderableType:
             s.name,
             str(len(s.heads)),
             f"{s.attention:.3f}",
-            f"{s.removed.mean:.3f}",
+            f"{s.removed.mean:.3f} ({s.removed.low:.2f}–{s.removed.high:.2f})",
             f"{s.control:.3f}",
-            f"{s.loss_change.mean:+.2f}",
+            f"{s.claim.q:.3f}{'*' if s.claim.supported else ''}",
+            f"{s.loss_change.mean:+.2f} ({s.loss_change.low:+.2f} to {s.loss_change.high:+.2f})",
             f"{s.control_loss_change:+.2f}",
         )
         for s in study.shared
     ]
-    columns = ("side", "direction", "heads", "untouched", "removed", "random", "loss", "loss, random")
-    return table(columns, rows, title="One direction out of all these heads' reads at once")
+    columns = (
+        "side",
+        "direction",
+        "heads",
+        "untouched",
+        "removed (95 %)",
+        "random",
+        "q",
+        "loss (95 %)",
+        "loss, random",
+    )
+    title = "One direction out of all these heads' reads at once; * frees more than random directions"
+    return table(columns, rows, title=title)
