@@ -17,6 +17,7 @@ from words import worded_model
 
 import headwise
 from headwise.circuits.circuit import Circuit, Edge, Node
+from headwise.claims import claim
 from headwise.contrast.roles import ROLES, HeadRole, HeadRoles, Role
 from headwise.contrast.rows import AttributionRow
 from headwise.contrast.unlabelled.pairs import FeaturePair
@@ -33,6 +34,7 @@ from headwise.show.portraits.page import portrait_report
 from headwise.show.sinks.report import sinks_report
 from headwise.show.sparsity.report import sparsity_report
 from headwise.show.why.page import page as why_page
+from headwise.sinks.matched import Matched
 from headwise.toy.language import sentences
 from headwise.types import Estimate, Head
 from headwise.why.explain import explain
@@ -208,6 +210,12 @@ def test_families(inert: Callable[[str], str], tmp_path: Path) -> None:
     inert(families_report(found).html())
 
 
+def _frequent(token: str) -> Matched:
+    """A comparison with a frequent token of this text."""
+    gap = Estimate(0.1, 0.0, 0.2, n=5, clusters=5)
+    return Matched(token, 2, 5, 0.1, 0.2, gap, claim(0.5, null="none", draws=9))
+
+
 def test_sinks(inert: Callable[[str], str]) -> None:
     texts = [one["prompt"] for one in answer_lines(6)]
     found = headwise.find_sinks(small_model(), texts, threshold=0.1, traced=2, proved=1)
@@ -217,7 +225,9 @@ def test_sinks(inert: Callable[[str], str]) -> None:
         config={**found.config, "texts": ALL},
         sinks=[replace(sink, token=ALL) for sink in found.sinks],
         gained=[(ALL, count) for _, count in found.gained] or [(ALL, 1)],
+        matched={(head, "key"): _frequent(ALL) for head in found.parked},
     )
+    assert hostile.matched
     assert "<img src=x" in inert(cell(hostile._repr_html_()))
     assert "<img src=x" in inert(sinks_report(hostile).html())
 
