@@ -33,6 +33,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/tokens": {"text": "a"},
     "/api/prompts": {"tab": TAB, "text": "a b"},
     "/api/explain": {"tab": TAB, "job": TAB, "prompt": ID},
+    "/api/difference": {"tab": TAB, "prompt": ID, "other": ID},
     "/api/walk": {"tab": TAB, "prompt": ID},
     "/api/takeaway": {"screen": "cell", "text": "a b"},
     "/api/studies": {"study": {"kind": "families", "runs": ["nowhere"]}},

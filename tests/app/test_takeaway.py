@@ -82,6 +82,18 @@ def test_the_bench_is_python_with_the_same_numbers(app: Served) -> None:
     assert said.count("\n") == 1
 
 
+def test_two_prompts_are_the_command_and_python_of_their_difference(
+    app: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = LINES[1]["prompt"]
+    got = taken(app, "compare", other=other, head="L1H1", query=13, draws=49, seed=3)
+    found = headwise.explain_difference(small_model(), PROMPT, other, head="L1H1", query=13, draws=49, seed=3)
+    said, _ = ran(got["python"])
+    assert said.strip() == found.sentence
+    assert main([*shlex.split(got["command"])[1:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["who"] == found.to_json()["who"]
+
+
 @pytest.mark.parametrize("screen", ["prompt", "heads", "circuit", "compare", "runs"])
 def test_every_screen_has_a_command_and_python_that_run(
     app: Served, screen: str, capsys: pytest.CaptureFixture[str]

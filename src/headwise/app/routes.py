@@ -41,7 +41,7 @@ CONFINED = (
     "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 """A page that was found in a run folder: whatever its scripts are, they have no origin, and nobody to speak to."""
-FIELDS = re.compile(r"\b(text|head|query|key|answer|wrong|tau|draws|seed|features|prompt|edits)\b")
+FIELDS = re.compile(r"\b(text|head|query|key|answer|wrong|tau|draws|seed|features|prompt|edits|align)\b")
 Body = TypeVar("Body", bound=BaseModel)
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -88,6 +88,9 @@ def routes(session: Session) -> list[Route]:
 
     async def edit(request: Request) -> Response:
         return said(await session.edit(await body(request, wire_edits.EditPlan)))
+
+    async def difference(request: Request) -> Response:
+        return in_json(await session.difference(await body(request, wire.DifferenceRequest)))
 
     async def walk(request: Request) -> Response:
         return in_json(await session.walk(await body(request, wire.WalkRequest)))
@@ -166,6 +169,7 @@ def routes(session: Session) -> list[Route]:
         ("GET", f"{prompt}/column/{at}", column),
         ("POST", "/api/explain", explain),
         ("POST", "/api/edit", edit),
+        ("POST", "/api/difference", difference),
         ("POST", "/api/walk", walk),
         ("POST", "/api/takeaway", taken),
         ("GET", "/api/events", events),

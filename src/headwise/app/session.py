@@ -35,6 +35,7 @@ from headwise.show.kit.glossary import glossary
 from headwise.tokens import NoTokenizer, chat_prompt, encode_one, shown, shown_after
 from headwise.why.explain import explain_steps
 from headwise.why.explanation import Explanation
+from headwise.why.pair.explain import difference_of
 from headwise.why.question import PromptReading, ask, find_answer
 
 Result = TypeVar("Result")
@@ -294,6 +295,32 @@ class Session:
 
         turn = self._jobs[job] = self.lane.submit(work, over, tab=asked.tab, kind="explain")
         return wire.Begun(job=job, ahead=self.lane.ahead_of(turn))
+
+    async def difference(self, asked: wire.DifferenceRequest) -> dict[str, Any]:
+        """Why here and not there: the document of two prompts."""
+        here, there = (self.kept(name).read for name in (asked.prompt, asked.other))
+        if here.up.bases.name != there.up.bases.name:
+            raise HeadwiseError("the prompts were read with two bases: read both with one")
+        places = {pair[0]: pair[1] for pair in asked.align}
+        if len(places) < len(asked.align):
+            raise HeadwiseError("align names a position of the prompt twice: give it once")
+
+        def work(turn: Turn) -> dict[str, Any]:
+            return difference_of(
+                here,
+                there,
+                head=asked.head,
+                query=asked.query,
+                key=asked.key,
+                answer=asked.answer,
+                wrong=asked.wrong,
+                align=places or None,
+                draws=asked.draws,
+                seed=asked.seed,
+                progress=lambda _: turn.go_on(),
+            ).to_json()
+
+        return await self.in_lane(work, tab=asked.tab, kind="difference")
 
     async def walk(self, asked: wire.WalkRequest) -> dict[str, Any]:
         """A circuit as far as it was opened: the document of a circuit file."""

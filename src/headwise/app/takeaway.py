@@ -70,8 +70,16 @@ class Takeaway:
         return self._command("trace", asked.text, answer=asked.answer, wrong=asked.wrong, chat=asked.chat)
 
     def _both(self) -> str:
-        texts = (self.asked.text, self.asked.other)
-        return "\n".join(self._command("attention", text, chat=self.asked.chat) for text in texts)
+        asked = self.asked
+        return self._command(
+            "explain",
+            asked.text,
+            against=asked.other,
+            **{name: getattr(asked, name) for name in ("head", "query", "key", "answer", "wrong")},
+            draws=None if asked.draws == DRAWS else asked.draws,
+            seed=asked.seed or None,
+            chat=asked.chat,
+        )
 
     def _app(self) -> str:
         return self._command("app", None, runs=[] if self.run is None else [self.run])
@@ -132,11 +140,17 @@ class Takeaway:
         ]
 
     def _compared(self) -> list[str]:
+        asked = self.asked
+        call = self._call(
+            "headwise.explain_difference",
+            **{name: getattr(asked, name) for name in ("head", "query", "key", "answer", "wrong")},
+            draws=None if asked.draws == DRAWS else asked.draws,
+            seed=asked.seed or None,
+        ).replace("(model, prompt", "(model, prompt, other", 1)
         return [
-            *_prompt("other", self.asked.other, chat=self.asked.chat),
-            "for text in (prompt, other):",
-            "    seen = model.capture(text, want=(), logits='last')",
-            "    print(seen.logits[0, -1].softmax(-1).topk(5))",
+            *_prompt("other", asked.other, chat=asked.chat),
+            f"found = {call}",
+            "print(found.sentence)",
         ]
 
     def _tables(self) -> str:

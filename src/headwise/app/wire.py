@@ -17,6 +17,7 @@ HeadName = Annotated[str, StringConstraints(pattern=r"\AL[0-9]{1,4}H[0-9]{1,4}\z
 NodeId = Annotated[str, StringConstraints(min_length=1, max_length=40)]
 TokenText = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 DrawCount = Annotated[int, Field(ge=1, le=9999)]
+PositionPair = Annotated[Row[Index], Field(min_length=2, max_length=2)]
 SeedNumber = Annotated[int, Field(ge=0, lt=2**53)]
 
 # --- what the page asks ----------------------------------------------------------------------------------------------
@@ -56,6 +57,23 @@ class CellRequest(Shape):
     names: Index | None = None
     """A run folder of names, likewise."""
     tau: Annotated[float, Field(gt=0, le=1)] | None = None
+    draws: DrawCount = 999
+    seed: SeedNumber = 0
+
+
+class DifferenceRequest(Shape):
+    """Two prompts whose difference is to be explained; what is left out is found."""
+
+    tab: TabId
+    prompt: PromptId
+    other: PromptId
+    head: HeadName | None = None
+    query: Index | None = None
+    key: Index | None = None
+    answer: TokenText | None = None
+    wrong: TokenText | None = None
+    align: Annotated[Row[PositionPair], Field(max_length=400)] = ()
+    """Positions of the prompt, each with that of the other one that stands for it; those not named are found."""
     draws: DrawCount = 999
     seed: SeedNumber = 0
 

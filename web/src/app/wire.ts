@@ -58,6 +58,21 @@ export interface CutCell {
   kind: 'cut';
 }
 
+/** Two prompts whose difference is to be explained; what is left out is found. */
+export interface DifferenceRequest {
+  tab: string;
+  prompt: string;
+  other: string;
+  head?: string | null;
+  query?: number | null;
+  key?: number | null;
+  answer?: string | null;
+  wrong?: string | null;
+  align?: readonly (readonly number[])[];
+  draws?: number;
+  seed?: number;
+}
+
 /** Mean of some draws, and where 90 % of them lie. */
 export interface DrawnSpread {
   mean: number;

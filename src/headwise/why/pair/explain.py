@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from headwise.arguments import count
 from headwise.basis_names import BasisKind
@@ -20,24 +19,19 @@ from headwise.tokens import Prompt
 from headwise.tracing.mlps import SignedTotals
 from headwise.tracing.table import LogOddsTable, log_odds_table
 from headwise.types import Component, Head, Side
-from headwise.why.consequence import set_row
 from headwise.why.controls import DRAWS
+from headwise.why.pair.exchange import Compared, Proven
 from headwise.why.pair.paired import PairedSide, alignment, cell_there, through
-from headwise.why.pair.patch import Patcher, log_odds_of, share_of
 from headwise.why.pair.result import (
     SHOWN,
     Both,
     ChannelDifference,
     OnePrompt,
-    Patch,
     PromptDifference,
     ReadDifference,
-    Which,
     WriterDifference,
 )
-from headwise.why.proof import HALF, LEAST, LEVEL, Word, tried_in_model, with_effects
 from headwise.why.question import Answer, PromptReading, Question, ask, find_answer
-from headwise.why.sentence import EVEN
 from headwise.why.what import place_split
 from headwise.why.who import ROWS, SIDES, THROUGH
 
@@ -109,10 +103,43 @@ def explain_difference(
     seeded(seed)
     with torch.no_grad():
         told("reading both prompts")
-        here = PromptReading.of(model, prompt, basis=basis, start=start)
-        there = PromptReading.of(model, against, basis=basis, start=start)
-        places = alignment(here.token_ids, there.token_ids, align)
+        here, there = (PromptReading.of(model, one, basis=basis, start=start) for one in (prompt, against))
+    found = difference_of(
+        here,
+        there,
+        head=head,
+        query=query,
+        key=key,
+        answer=answer,
+        wrong=wrong,
+        align=align,
+        draws=draws,
+        seed=seed,
+        progress=progress,
+    )
+    return replace(found, seconds=time.perf_counter() - began)
+
+
+def difference_of(
+    here: PromptReading,
+    there: PromptReading,
+    *,
+    head: Head | str | None = None,
+    query: str | int | None = None,
+    key: str | int | None = None,
+    answer: str | int | None = None,
+    wrong: str | int | None = None,
+    align: Align = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> PromptDifference:
+    """:func:`explain_difference` of two prompts that were read already, with one basis and one start."""
+    began, told = time.perf_counter(), progress or (lambda _: None)
+    model = here.up.stream.model
+    with torch.no_grad():
         told("finding the question")
+        places = alignment(here.token_ids, there.token_ids, align)
         found = _answer(model, here, there, answer, wrong)
         question = _aligned(ask(model, here.up, here.tokens, found, head, query, key), places, head, key)
         cell = cell_there(question.cell, places, there.up, there.tokens)
@@ -124,7 +151,7 @@ def explain_difference(
                     f"{table.cell.head} sees one token at position {table.cell.query} of the {which}: there is nothing "
                     "to compare; choose a later query"
                 )
-        pair = _Compared(tables, places, {side: PairedSide.of(*tables, side, places) for side in SIDES})
+        pair = Compared(tables, places, {side: PairedSide.of(*tables, side, places) for side in SIDES})
         told("patching")
         proof = pair.proven(found, draws=draws, seed=seed)
         outcomes = proof.outcomes
@@ -153,7 +180,7 @@ def explain_difference(
             error=error,
             basis=here.up.bases.name,
             seconds=time.perf_counter() - began,
-            start=start,
+            start=here.up.stream.start,
         )
 
 
@@ -215,7 +242,7 @@ def _channels(here: LogOddsTable, there: LogOddsTable) -> tuple[ChannelDifferenc
     return tuple(sorted(made, key=lambda part: -abs(part.log_odds.difference)))
 
 
-def _rows(pair: _Compared, side: Side, shown: Sequence[int], proof: _Proven) -> list[WriterDifference]:
+def _rows(pair: Compared, side: Side, shown: Sequence[int], proof: Proven) -> list[WriterDifference]:
     one = pair.sides[side]
     sizes = one.differences.abs().masked_fill(~one.possible, -1.0)
     order = sizes.argsort(descending=True, stable=True)[: int(one.possible.sum())].tolist()
@@ -250,7 +277,7 @@ def _rows(pair: _Compared, side: Side, shown: Sequence[int], proof: _Proven) -> 
     return made
 
 
-def _read(pair: _Compared, side: Side, mlp: Component, total: Both) -> tuple[ReadDifference, ...]:
+def _read(pair: Compared, side: Side, mlp: Component, total: Both) -> tuple[ReadDifference, ...]:
     """What an MLP had read, and all else of its part together."""
     found = [
         ReadDifference(a, b, Both(x, y))
@@ -260,121 +287,3 @@ def _read(pair: _Compared, side: Side, mlp: Component, total: Both) -> tuple[Rea
     here = total.here - sum(one.log_odds.here for one in found)
     there = total.there - sum(one.log_odds.there for one in found)
     return (*found, ReadDifference(None, None, Both(here, there)))
-
-
-# --- patched passes --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Proven:
-    """What was patched, and what came of it; the outcomes of both prompts as they are, here and there."""
-
-    outcomes: tuple[Outcome, Outcome]
-    side: Side | None = None
-    chosen: Tensor | None = None
-    patch: Patch | None = None
-    back: Patch | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class _Compared:
-    """Both tables, here and there, and which positions and writers of them belong together."""
-
-    tables: tuple[LogOddsTable, LogOddsTable]
-    places: Mapping[int, int]
-    sides: dict[Side, PairedSide]
-
-    @property
-    def into(self) -> Which:
-        """The prompt of the larger log-odds."""
-        return "here" if self.tables[0].total >= self.tables[1].total else "there"
-
-    def patcher(self, side: Side, *, back: bool = False) -> Patcher:
-        """Puts signals into the prompt of the larger log-odds; ``back``: into the other one."""
-        swapped = (self.into == "there") != back
-        here, there = self.tables
-        if not swapped:
-            return Patcher(here, there, self.sides[side], False, self.places)
-        inverse = {b: a for a, b in self.places.items()}
-        return Patcher(there, here, self.sides[side], True, inverse)
-
-    def proven(self, answer: Answer, *, draws: int, seed: int) -> _Proven:
-        """Half of the difference, taken along by the fewest writers of one side: in both directions, with controls."""
-        patchers: dict[Side, Patcher] = {side: self.patcher(side) for side in SIDES}
-        receiver, giver = patchers["query"].receiver, patchers["query"].giver
-        chosen: dict[Side, Tensor] = {}
-        if receiver.total - giver.total >= EVEN:
-            threshold = share_of((receiver.total + giver.total) / 2, receiver.keys)
-            for side, one in patchers.items():
-                found = one.fewest(threshold)
-                if found is not None:
-                    chosen[side] = found
-        if not chosen:
-            plain = [_run(table, answer, [[]], [])[0][0] for table in self.tables]
-            return _Proven((plain[0], plain[1]))
-        side = min(chosen, key=lambda one: (len(chosen[one]), patchers[one].attention_with(chosen[one])))
-        one, other = patchers[side], self.patcher(side, back=True)
-        pairs = chosen[side]
-        first = _PatchedPass.of(one, pairs, answer, draws=draws, seed=seed, rises=False)
-        second = _PatchedPass.of(other, pairs, answer, draws=draws, seed=seed, rises=True)
-        into = self.into
-        away: Which = "there" if into == "here" else "here"
-        patch = first.patch(into, second.before, one, pairs, answer)
-        back = second.patch(away, first.before, other, pairs, answer)
-        outcomes = (first.before, second.before) if into == "here" else (second.before, first.before)
-        return _Proven(outcomes, side, pairs, patch, back)
-
-
-@dataclass(frozen=True, eq=False)
-class _PatchedPass:
-    """One prompt as it is and with signals put in, and the controls with their effects."""
-
-    before: Outcome
-    after: Outcome
-    controls: tuple
-
-    @classmethod
-    def of(
-        cls, patcher: Patcher, pairs: Tensor, answer: Answer, *, draws: int, seed: int, rises: bool
-    ) -> _PatchedPass:
-        table = patcher.receiver
-        drawn = patcher.controls(pairs, draws=draws, seed=seed, rises=rises)
-        up, cell = table.query.up, table.cell
-        tried = [[set_row(up, cell, row)] for control in drawn for row in control.tried]
-        (before, after), effects = _run(table, answer, [[], patcher.removal(pairs).edits()], tried)
-        change = abs(answer.yardstick(after) - answer.yardstick(before))
-        return cls(before, after, tuple(with_effects(one, effects, change) for one in drawn))
-
-    def patch(self, into: Which, other: Outcome, patcher: Patcher, pairs: Tensor, answer: Answer) -> Patch:
-        receiver, giver = patcher.receiver, patcher.giver
-        moved = log_odds_of(self.after.attention, receiver.keys) - receiver.total
-        share = moved / (giver.total - receiver.total)
-        p = max((control.p for control in self.controls), default=None)
-        return Patch(
-            into=into,
-            before=self.before,
-            other=other,
-            after=self.after,
-            predicted=patcher.attention_with(pairs),
-            controls=self.controls,
-            attention=Word(None if p is None else share >= HALF and p <= LEVEL, share, p),
-            answer=self._answer(other, answer),
-        )
-
-    def _answer(self, other: Outcome, answer: Answer) -> Word:
-        """The answer follows if it moves towards the other prompt's, by as much as is worth a word, and by more than
-        under the controls."""
-        before, after, wanted = (answer.yardstick(one) for one in (self.before, self.after, other))
-        if abs(wanted - before) < LEAST:
-            return Word()
-        share = (after - before) / (wanted - before)
-        against = [control.answer_p for control in self.controls if control.answer_p is not None]
-        p = max(against, default=None)
-        follows = share > 0 and abs(after - before) >= LEAST
-        return Word(None if p is None else follows and p <= LEVEL, share, p)
-
-
-def _run(
-    table: LogOddsTable, answer: Answer, plans: Sequence, tried: Sequence
-) -> tuple[list[Outcome], list[float]]:
-    return tried_in_model(table.query.up, table.cell, answer, plans, tried)
