@@ -34,7 +34,7 @@ from headwise.app import patterns, wire
 from headwise.app.memory import Memory
 from headwise.app.session import Session
 from headwise.corpus import read_corpus
-from headwise.show.kit.page import APP, BUNDLE, STYLE, part
+from headwise.show.kit.page import APP, BUNDLE, SCREENS, STYLE, part
 from headwise.why.explain import explain, explain_steps
 
 PROMPT = "When John and Mary went to the store, John gave a drink to"
@@ -136,8 +136,10 @@ def main() -> None:
     given = parser.parse_args()
     rounds = given.rounds
     session = Session(headwise.load())
-    sizes = {name: len(gzip.compress(part(name).encode())) for name in (BUNDLE, STYLE, APP)}
+    sizes = {name: len(gzip.compress(part(name).encode())) for name in (BUNDLE, STYLE, APP, SCREENS)}
+    later = sizes.pop(SCREENS)
     print(f"bundle {sum(sizes.values()) / 1000:.1f} kB gzipped   (bound: 60)")
+    print(f"circuit, compare and runs, loaded when one is opened: {later / 1000:.1f} kB more")
     print("tokens   bare ms   heads ×   table ×   whole ×   command ×   row ms")
     for ids in prompts(session.model):
         got = measure(session, ids, rounds)

@@ -73,6 +73,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) ->
         "show/assets/headwise.js",
         "show/assets/headwise.css",
         "show/assets/app.js",
+        "show/assets/screens.js",
         "show/kit/plotly.min.js",
         "show/kit/plotly.LICENSE",
         "show/kit/app.html",

@@ -1,5 +1,5 @@
 // Builds src/headwise/show/assets/headwise.js and headwise.css, the one bundle that every page of headwise is made of,
-// and app.js, through which the app's page asks its server.
+// app.js, through which the app's page asks its server, and screens.js, the app's screens that are opened seldom.
 //
 //     make web            or, where Node is at hand:  cd web && npm ci --ignore-scripts && npm run build
 //     npm run build DIR   the same into another folder
@@ -53,21 +53,31 @@ const common = {
   logLevel: 'warning',
 };
 
-// The app is a script of its own, so that no saved page carries it. What it uses of the bundle it takes from the bundle:
-// headwise.inside has exactly what the app's sources import, by number.
+// Three scripts, one after the other: the bundle, which every page has; the app's, which no saved page carries; and that
+// of the screens which are opened seldom, loaded when one of them is. What a script uses of an earlier one it takes from
+// there: headwise.inside has exactly what later sources import, by number.
 const src = path.join(here, 'src');
-const isApps = (name) => name.startsWith('app/') || name === 'server';
+const SCRIPTS = [
+  { name: 'headwise', entry: 'src/index.tsx', globalName: 'headwise', has: () => true },
+  { name: 'app', entry: 'src/server.ts', has: (name) => name.startsWith('app/') || name === 'server' },
+  // A module, so that it can be loaded later; it hands over what it exports.
+  { name: 'screens', entry: 'src/screens/index.ts', format: 'esm', has: (name) => name.startsWith('screens/') },
+];
+const scriptOf = (name) => SCRIPTS.findLastIndex((one) => one.has(name));
 const named = (source, from) => (source.startsWith('.') ? path.relative(src, path.resolve(from, source)).replaceAll(path.sep, '/') : source);
-const shared = new Map([['preact/jsx-runtime', new Set(['Fragment', 'jsx', 'jsxs'])]]);
-for (const name of sources().filter((one) => /^src\/(app\/.*|server)\.tsx?$/.test(one))) {
-  const text = readFileSync(path.join(here, name), 'utf8');
+const JSX = 'preact/jsx-runtime';
+const lent = SCRIPTS.map(() => new Map());
+const lend = (from, one) => lent[scriptOf(from)].set(`${from} ${one}`, [from, one]);
+for (const one of ['Fragment', 'jsx', 'jsxs']) lend(JSX, one);
+for (const file of sources().filter((one) => /^src\/.*\.tsx?$/.test(one))) {
+  const text = readFileSync(path.join(here, file), 'utf8');
+  const taker = scriptOf(file.replace(/^src\/|\.tsx?$/g, ''));
   for (const [, list, source] of text.matchAll(/^import \{ ([^}]+) \} from '([^']+)';$/gm)) {
-    const from = named(source, path.dirname(path.join(here, name)));
-    if (!isApps(from)) shared.set(from, new Set([...(shared.get(from) ?? []), ...list.split(', ')]));
+    const from = named(source, path.dirname(path.join(here, file)));
+    if (scriptOf(from) < taker && !from.startsWith('headwise:')) for (const one of list.split(', ')) lend(from, one);
   }
 }
-const every = [...shared.values()].flatMap((names) => [...names]);
-if (new Set(every).size < every.length) throw new Error(`two modules that the app uses export the same name: ${every.filter((one, i) => every.indexOf(one) < i)}`);
+const numbers = new Map(lent.flatMap((one) => [...one.keys()]).map((key, i) => [key, i]));
 const virtual = (name, filter, contents, isOurs = () => true) => ({
   name,
   setup({ onResolve, onLoad }) {
@@ -75,16 +85,19 @@ const virtual = (name, filter, contents, isOurs = () => true) => ({
     onLoad({ filter: /.*/, namespace: name }, ({ path: source }) => ({ contents: contents(source), resolveDir: src }));
   },
 });
-const inside = virtual('inside', /^headwise:inside$/, () =>
-  [...[...shared].map(([from, names]) => `import { ${[...names].join(', ')} } from '${from.startsWith('preact') ? from : `./${from}`}';`), `export const inside = [${every.join(', ')}];`].join('\n'),
-);
-const outside = virtual('outside', /.*/, (from) => [...(shared.get(from) ?? [])].map((one) => `export const ${one} = headwise.inside[${every.indexOf(one)}];`).join('\n'), (name) => !isApps(name));
+const inside = (script) =>
+  virtual('inside', /^headwise:inside$/, () => {
+    const each = [...lent[script].values()];
+    return [...each.map(([from, one], i) => `import { ${one} as i${i} } from '${from.startsWith('preact') ? from : `./${from}`}';`), `export const inside = [${each.map((_, i) => `i${i}`)}];`].join('\n');
+  });
+const taken = (from) => lent.flatMap((one) => [...one.values()]).filter(([of]) => of === from);
+const outside = (script) =>
+  virtual('outside', /.*/, (from) => taken(from).map(([, one]) => `export const ${one} = headwise.inside[${numbers.get(`${from} ${one}`)}];`).join('\n'), (name) => scriptOf(name) < script);
 
 // The bundle can ask nobody; the app's own script asks the app.
-const made = [
-  await build({ ...common, entryPoints: { headwise: 'src/index.tsx' }, globalName: 'headwise', plugins: [inside] }),
-  await build({ ...common, entryPoints: { app: 'src/server.ts' }, plugins: [outside] }),
-];
+const made = [];
+for (const [i, { name, entry, globalName, format }] of SCRIPTS.entries())
+  made.push(await build({ ...common, ...(globalName && { globalName }), ...(format && { format }), entryPoints: { [name]: entry }, plugins: i ? [inside(i), outside(i)] : [inside(i)] }));
 
 const header = `headwise, from sources ${digest()}`;
 const inputs = new Map(made.flatMap((one) => Object.entries(one.metafile.outputs)).map(([name, one]) => [path.basename(name), one.inputs]));

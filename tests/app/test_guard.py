@@ -59,6 +59,7 @@ SCREENS = [
     "/assets/headwise.js",
     "/assets/headwise.css",
     "/assets/app.js",
+    "/assets/screens.js",
 ]
 EVERYTHING = [*(("GET", path) for path in SCREENS), *API]
 

@@ -15,7 +15,7 @@ import pytest
 
 import make_web as web
 import make_wire
-from headwise.show.kit.page import APP, BUNDLE, STYLE, part
+from headwise.show.kit.page import APP, BUNDLE, SCREENS, STYLE, part
 
 SOURCES = sorted(
     [
@@ -38,7 +38,7 @@ def digest() -> str:
 
 def test_the_bundle_is_made_from_these_sources() -> None:
     """Without Node: the header of the bundle names its sources."""
-    for name in (BUNDLE, STYLE, APP):
+    for name in (BUNDLE, STYLE, APP, SCREENS):
         said = re.match(r"/\*! headwise, from sources ([0-9a-f]{64})", part(name))
         assert said is not None
         assert said[1] == digest(), "run make web, and commit what it builds"
@@ -48,7 +48,7 @@ def test_the_bundle_is_made_from_these_sources() -> None:
 @pytest.mark.slow
 def test_the_sources_give_the_bundle_byte_for_byte(tmp_path: Path) -> None:
     web.build(tmp_path)
-    for name in (BUNDLE, STYLE, APP):
+    for name in (BUNDLE, STYLE, APP, SCREENS):
         assert (tmp_path / Path(name).name).read_bytes() == part(name).encode()
 
 
@@ -59,7 +59,7 @@ def test_the_sources_have_no_wrong_types() -> None:
 
 
 def test_the_bundle_can_neither_evaluate_nor_end_its_element() -> None:
-    for name in (BUNDLE, STYLE):
+    for name in (BUNDLE, STYLE, SCREENS):
         made = part(name)
         assert not re.search(
             r"\beval\(|new Function\(|importScripts|\bfetch\(|XMLHttpRequest|WebSocket", made
@@ -67,7 +67,13 @@ def test_the_bundle_can_neither_evaluate_nor_end_its_element() -> None:
         assert "</script" not in made.lower() and "</style" not in made.lower()
         assert "http" not in made.replace("http://www.w3.org/", "")
     assert len(part(BUNDLE)) + len(part(STYLE)) < 150_000
-    assert sum(len(gzip.compress(part(name).encode())) for name in (BUNDLE, STYLE, APP)) < 60_000
+
+
+def test_what_the_app_loads_first_is_small_and_so_is_what_it_loads_later() -> None:
+    sizes = {name: len(gzip.compress(part(name).encode())) for name in (BUNDLE, STYLE, APP, SCREENS)}
+    later = sizes.pop(SCREENS)
+    assert sum(sizes.values()) < 60_000
+    assert later < 15_000
 
 
 def test_only_the_apps_own_script_asks_a_server_and_only_its_own() -> None:
@@ -112,6 +118,7 @@ def test_the_wheel_holds_the_bundle(tmp_path: Path) -> None:
     subprocess.run(command, cwd=web.WEB.parent, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with ZipFile(wheel) as opened:
-        for name in (BUNDLE, STYLE, APP, "kit/mounted.html", "kit/app.html", "kit/icon.svg"):
+        pages = ("kit/mounted.html", "kit/app.html", "kit/icon.svg")
+        for name in (BUNDLE, STYLE, APP, SCREENS, *pages):
             assert opened.read(f"headwise/show/{name}").decode() == part(name)
         assert not [name for name in opened.namelist() if name.endswith((".ts", ".tsx", ".mjs"))]

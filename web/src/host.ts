@@ -1,5 +1,7 @@
 // What the surroundings of a mounted part can do. A saved page can do nothing, so it has an empty host; an app or a
 // notebook gives functions, and a part offers what its host can do.
+import type { screens } from './screens';
+
 export interface Cell {
   head: string;
   query: number;
@@ -27,6 +29,9 @@ export interface Host {
   };
 }
 
+/** The screens whose script is loaded when the first of them is wanted. */
+export type Later = typeof screens;
+
 export interface Told {
   kind: string;
   data: unknown;
@@ -50,6 +55,7 @@ export interface Server {
     listen(hear: () => void): () => void;
     whole(url: string): string;
   };
+  screens(): Promise<Later>;
   copy(text: string): Promise<void>;
   /** Keep a file that the server makes. */
   save(path: string, name: string): Promise<void>;

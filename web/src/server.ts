@@ -1,10 +1,14 @@
 // The app, and its host: the only file that asks a network, and it asks its own origin alone.
+import { inside } from 'headwise:inside';
 import { h, render } from 'preact';
 import { AppPage } from './app/app';
-import type { Server, Told } from './host';
+import type { Later, Server, Told } from './host';
 import { Refused } from './host';
 
+const SCREENS = '/assets/screens.js';
 const KINDS = ['part', 'done', 'failed', 'cancelled'] as const;
+
+const GONE = 'The app does not answer: it was stopped, or is being started.';
 
 const tab = [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
@@ -17,7 +21,7 @@ const asked = async (method: string, path: string, body?: unknown): Promise<Resp
       ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
     });
   } catch {
-    throw new Refused('The app does not answer: it was stopped, or is being started.', null, null, 0);
+    throw new Refused(GONE, null, null, 0);
   }
   if (got.ok) return got;
   const said = (await got.json().catch(() => ({}))) as { error?: string; hint?: string | null; where?: string | null };
@@ -77,10 +81,19 @@ const server: Server = {
     },
     whole: (url) => location.origin + url,
   },
+  screens: async () => {
+    try {
+      return ((await import(SCREENS)) as { screens: Later }).screens;
+    } catch {
+      throw new Refused(GONE, null, null, 0);
+    }
+  },
   copy: (text) => navigator.clipboard.writeText(text),
   save: async (path, name) => kept(await (await asked('GET', path)).blob(), name),
   keep: (text, name) => kept(new Blob([text], { type: 'text/html' }), name),
 };
 
+// What the screens' script takes from this one.
+headwise.inside.push(...inside);
 const place = document.getElementById('headwise');
 if (place) render(h(AppPage, { server }), place);

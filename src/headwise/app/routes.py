@@ -23,17 +23,18 @@ from headwise.app.session import Gone, Session
 from headwise.app.tables import table_page
 from headwise.errors import HeadwiseError
 from headwise.model.forward import Stopped
-from headwise.show.kit.page import APP, BUNDLE, STYLE, part
+from headwise.show.kit.page import APP, BUNDLE, SCREENS, STYLE, part
 from headwise.show.why.page import packed
 from headwise.validation import check
 
 MOST = 2_000_000
 """Bytes of a body."""
-SCREENS = ("/", "/heads", "/cell", "/circuit", "/compare", "/runs")
+PATHS = ("/", "/heads", "/cell", "/circuit", "/compare", "/runs")
 ASSETS = {
     "headwise.js": (BUNDLE, "text/javascript; charset=utf-8"),
     "headwise.css": (STYLE, "text/css; charset=utf-8"),
     "app.js": (APP, "text/javascript; charset=utf-8"),
+    "screens.js": (SCREENS, "text/javascript; charset=utf-8"),
     "icon.svg": ("kit/icon.svg", "image/svg+xml"),
 }
 CONFINED = (
@@ -157,7 +158,7 @@ def routes(session: Session) -> list[Route]:
     job, at = "{job:str}", "{at:int}"
     prompt = "/api/prompts/{prompt}"
     answers: list[tuple[str, str, Handler]] = [
-        *(("GET", path, shell) for path in SCREENS),
+        *(("GET", path, shell) for path in PATHS),
         ("GET", "/assets/{name}", asset),
         ("GET", "/api/state", state),
         ("POST", "/api/tokens", tokens),

@@ -6,14 +6,12 @@ import { Page } from '../kit/page';
 import { Alert } from './alert';
 import { Bar, TITLES } from './bar';
 import { CellScreen } from './cell';
-import { CircuitScreen } from './circuit';
-import { CompareScreen } from './compare';
 import { HeadsScreen } from './heads';
 import { KeyList, useKeys } from './keys';
+import { LaterScreen } from './later';
 import type { Place } from './place';
 import { placeOf, urlOf } from './place';
 import { PromptScreen } from './prompt';
-import { RunsScreen } from './runs';
 import { Takeaway } from './takeaway';
 import type { AppState, PromptRead } from './wire';
 
@@ -97,9 +95,7 @@ export const AppPage = ({ server }: { server: Server }) => {
         {place.screen === 'prompt' ? <PromptScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} onState={setThere} /> : null}
-        {place.screen === 'circuit' ? <CircuitScreen {...shared} place={place} prompt={prompt} /> : null}
-        {place.screen === 'compare' ? <CompareScreen {...shared} place={place} prompt={prompt} /> : null}
-        {place.screen === 'runs' ? <RunsScreen {...shared} place={place} /> : null}
+        {place.screen === 'circuit' || place.screen === 'compare' || place.screen === 'runs' ? <LaterScreen key={place.screen} name={place.screen} {...shared} place={place} prompt={prompt} /> : null}
       </main>
       {listed && state ? <KeyList keys={state.keys} onClose={() => setListed(false)} /> : null}
     </Page>

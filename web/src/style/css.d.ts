@@ -1,4 +1,5 @@
 declare module '*.css';
 declare module 'headwise:inside' {
-  export const inside: Record<string, unknown>;
+  export const inside: readonly unknown[];
 }
+declare const headwise: { readonly inside: unknown[] };

@@ -19,6 +19,8 @@ BUNDLE, STYLE = "assets/headwise.js", "assets/headwise.css"
 """What ``web/`` builds: the parts that pages are made of."""
 APP = "assets/app.js"
 """What the app's page has besides: the script that asks the app's server. No saved page has it."""
+SCREENS = "assets/screens.js"
+"""Screens of the app that are opened seldom: its page loads them when the first of them is."""
 
 
 def mounted(title: str, data: Mapping[str, Any], plain: str) -> str:

@@ -2,9 +2,9 @@
 import { useCallback, useEffect, useState } from 'preact/hooks';
 import type { Server } from '../host';
 import { isolated, readable } from '../text';
-import type { Trouble } from './app';
-import { troubleOf } from './app';
-import type { AnyStudy, RunList, StudyEntry } from './wire';
+import type { Trouble } from '../app/app';
+import { troubleOf } from '../app/app';
+import type { AnyStudy, RunList, StudyEntry } from '../app/wire';
 
 const AGAIN = 700;
 

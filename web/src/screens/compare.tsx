@@ -5,11 +5,11 @@ import { explained } from '../kit/explained';
 import { Shown } from '../kit/tokens';
 import { number, signed } from '../numbers';
 import { isolated, readable } from '../text';
-import { Alert } from './alert';
-import type { Shared, Trouble } from './app';
-import { troubleOf } from './app';
-import { useEffectOf } from './bench';
-import type { HeadsSeen, PromptRead } from './wire';
+import { Alert } from '../app/alert';
+import type { Shared, Trouble } from '../app/app';
+import { troubleOf } from '../app/app';
+import { useEffectOf } from '../app/bench';
+import type { HeadsSeen, PromptRead } from '../app/wire';
 
 const LISTED = 30;
 const LONGEST = 600;

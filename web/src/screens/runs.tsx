@@ -3,12 +3,12 @@
 import { useEffect, useState } from 'preact/hooks';
 import { number } from '../numbers';
 import { isolated, readable, visible } from '../text';
-import { Alert } from './alert';
-import type { Shared, Trouble } from './app';
-import { troubleOf } from './app';
-import { placeFrom } from './place';
+import { Alert } from '../app/alert';
+import type { Shared, Trouble } from '../app/app';
+import { troubleOf } from '../app/app';
+import { placeFrom } from '../app/place';
 import { Begin, Progress, useRuns } from './studies';
-import type { RunSeen, TableSeen } from './wire';
+import type { RunSeen, TableSeen } from '../app/wire';
 
 export const RunsScreen = ({ server, place, go }: Pick<Shared, 'server' | 'place' | 'go'>) => {
   const runs = useRuns(server);

@@ -13,12 +13,12 @@ import type { Host } from '../host';
 import { Tokens } from '../kit/tokens';
 import { share } from '../numbers';
 import { isolated, plural, readable } from '../text';
-import { Answers } from './answers';
-import { Alert } from './alert';
-import type { Shared, Trouble } from './app';
-import { troubleOf } from './app';
-import { edit, format } from './edits';
-import { useExplained } from './explaining';
+import { Answers } from '../app/answers';
+import { Alert } from '../app/alert';
+import type { Shared, Trouble } from '../app/app';
+import { troubleOf } from '../app/app';
+import { edit, format } from '../app/edits';
+import { useExplained } from '../app/explaining';
 import { formatNames, GROUP, namesOf, pathTo, rename, withNames } from './named';
 import { Progress, useRuns } from './studies';
 
