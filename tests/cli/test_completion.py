@@ -120,6 +120,16 @@ def test_every_verb_and_option_is_offered() -> None:
     assert candidates(["no such verb", ""]) == []
 
 
+def test_how_a_model_is_loaded_is_offered_where_one_is() -> None:
+    assert candidates(["doctor", "--dtype", "bf"]) == [("bfloat16", "")]
+    assert candidates(["trace", "text", "--device-map="]) == [("--device-map=auto", "")]
+    assert candidates(["--dtype", "float16", "expl"]) == candidates(["expl"]) != []
+    assert candidates(["explain", "--offload", ""]) == []  # a folder, which the shell knows better
+    assert candidates(["trace", "--dtype=float16", "--mode", "pub"]) == [("published", "")]
+    assert {"--dtype", "--offload"} <= {name for name, _ in candidates(["sinks", "--"])}
+    assert not {"--dtype", "--offload"} & {name for name, _ in candidates(["models", "--"])}
+
+
 def test_the_script_is_printed_and_needs_no_torch(capsys: pytest.CaptureFixture[str]) -> None:
     for name, script in SCRIPTS.items():
         assert main(["completion", name]) == 0

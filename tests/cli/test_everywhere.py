@@ -47,9 +47,7 @@ def test_a_bare_group_prints_its_help(
 
 def test_the_overview_names_every_verb_once_under_its_heading() -> None:
     blocks = overview().split("\n\n")
-    named = {
-        block.split("\n")[0]: [row.split()[0] for row in block.split("\n")[1:]] for block in blocks[2:-1]
-    }
+    named = {block.split("\n")[0]: [row.split()[0] for row in block.split("\n")[1:]] for block in blocks[2:]}
     assert named == {
         "Look at one prompt:": ["app", "attention", "explain", "trace", "intervene"],
         "Find in many:": ["heads", "head", "features", "circuits", "families", "sinks", "name", "sparsity"],
@@ -58,6 +56,10 @@ def test_the_overview_names_every_verb_once_under_its_heading() -> None:
         "Models:": ["models", "calibrate", "corpus", "doctor"],
         "Beyond one machine:": ["copy"],
         "Shell:": ["completion"],
+        "Options of commands that load a model, before or after the command:": [
+            *("--dtype", "--device", "--device-map", "--max-memory", "--offload")
+        ],
+        "Options, before or after any command:": ["-h,", "-q,", "-V,"],
     }
 
 

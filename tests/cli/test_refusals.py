@@ -111,7 +111,40 @@ REFUSED = [
     (["sparsity", "ioi", "--out", NOWHERE], "cannot be written"),
     (["toy", "payload", "--latents", "x"], "'x' is not one of"),
     (["toy", "training", "--out", NOWHERE], "cannot be written"),
-    (["doctor", "--dtype", "int8"], "'int8' is not one of"),
+    (
+        ["doctor", "--dtype", "int8"],
+        "--dtype: 'int8' is not one of 'float32', 'float64', 'bfloat16', 'float16'",
+    ),
+    (["--dtype=half", "explain", "x"], "--dtype: 'half' is not one of"),
+    (["explain", "x", "--dtype"], "--dtype is without a value: give --dtype TYPE"),
+    (
+        ["trace", "x", "--device", "gpu0"],
+        "--device: 'gpu0' is not a device: write it as cpu, cuda, cuda:1 or mps",
+    ),
+    (["sinks", "--device-map", "most"], "--device-map: 'most' is neither auto nor a .json file"),
+    (["sinks", "--device-map", "/nowhere.json"], "cannot read '/nowhere.json'"),
+    (["heads", "binding", "--device-map", "{list}"], "is not a device map (no modules in it)"),
+    (["heads", "binding", "--device-map", "{place}"], "puts 'lm_head' on 'moon', which is no device"),
+    (["explain", "x", "--max-memory", "cpu=1GB"], "--max-memory is for models that are spread"),
+    (
+        ["explain", "x", "--offload", "/tmp"],
+        "--offload is for models that are spread: give --device-map auto",
+    ),
+    (["explain", "x", "--device-map", "auto", "--offload", "{list}"], "is not a folder: name one"),
+    (["explain", "x", "--device-map", "auto", "--offload", NOWHERE], "cannot be written"),
+    (["name", "L0H0", "--device-map=auto", "--max-memory", "4GB"], "'4GB' is not a device and a size"),
+    (["name", "L0H0", "--device-map=auto", "--max-memory", "cpu=1GB,cpu=2GB"], "names cpu twice"),
+    (["app", "--device", "cpu", "--device-map", "auto"], "--device and --device-map were both given"),
+    (
+        ["models", "--dtype", "float16"],
+        "--dtype says how a model is loaded, and is not used by `headwise models`",
+    ),
+    (["toy", "payload", "--device=cpu"], "and is not used by `headwise toy`: leave it out"),
+    (
+        ["sparsity", "ioi", "--checkpoints", "a", "--checkpoints", "b", "--dtype", "float16"],
+        "--dtype is not used with --checkpoints: leave it out",
+    ),
+    (["families", "/usr", "--no-causality", "--device", "cpu"], "--device is not used with --no-causality"),
     (
         ["attention", "x", "--start", "-1"],
         "invalid value '-1' for --start: it should be greater than or equal to 0",
@@ -162,7 +195,9 @@ def test_what_is_wrong_is_refused_before_torch_is_imported(tmp_path: Path) -> No
         "{answers}": ['{"prompt": "x", "answer": "y"}'],
         "{labelled}": ['{"prompt": "[[a:x]] y", "positive": ["a"], "negative": [[0, 1]]}'] * 8,
     }
-    places = {name: tmp_path / f"{name.strip('{}')}.jsonl" for name in files}
+    files |= {"{list}": ["[]"], "{place}": ['{"lm_head": "moon"}']}
+    maps = ("{list}", "{place}")
+    places = {name: tmp_path / f"{name.strip('{}')}.json{'' if name in maps else 'l'}" for name in files}
     for name, lines in files.items():
         places[name].write_text("\n".join(lines))
     code = """

@@ -48,6 +48,9 @@ def test_every_command_can_be_asked_of_every_preset(name: str, quick: bool, tmp_
             words = study_words(study, PRESETS[name], tmp_path, quick=quick, engine=("--workers", "2"))
             assert not isinstance(words, Missing)
             parsed(words)
+            loading = study_words(study, PRESETS[name], tmp_path, quick=quick, loading=("--dtype=float16",))
+            assert not isinstance(loading, Missing)
+            assert ("--dtype=float16" in loading) == study.model == (words[0] != "toy")
 
 
 def test_every_part_reads_studies_that_are_made_and_none_is_made_for_nothing() -> None:

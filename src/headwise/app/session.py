@@ -59,10 +59,13 @@ class Session:
         room: int = ROOM,
         studies: Path | None = None,
         source: str | None = None,
+        loading: Sequence[str] = (),
     ) -> None:
-        """``studies`` is the folder of the studies that are begun here, with the model that ``source`` names."""
-        self.model, self.shelf = model, Shelf(runs, studies, source, model.weight_hash)
-        self.source = model.name if source is None else source
+        """``studies`` is the folder of the studies that are begun here, with the model that ``source`` names and that
+        the words of ``loading`` say how to load.
+        """
+        self.model, self.shelf = model, Shelf(runs, studies, source, model.weight_hash, loading)
+        self.source, self.loading = model.name if source is None else source, tuple(loading)
         self.lane, self.memory, self.events = Lane(), Memory(room), Events()
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
         self._jobs: dict[str, Turn] = {}
@@ -354,7 +357,8 @@ class Session:
             else one
             for one in asked.edits
         )
-        return Takeaway(asked.model_copy(update={"edits": edits}), self.source, self.shelf.runs).said()
+        place = asked.model_copy(update={"edits": edits})
+        return Takeaway(place, self.source, self.shelf.runs, self.loading, self.model.origin).said()
 
     def cancel(self, job: str) -> bool:
         """Stop a job; whether it was still there to be stopped."""

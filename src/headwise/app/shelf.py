@@ -26,10 +26,15 @@ class Shelf:
     """What the routes about runs work with. A folder keeps its number as long as the app runs."""
 
     def __init__(
-        self, named: Sequence[Run], studies: Path | None, model: str | None, weight_hash: str = ""
+        self,
+        named: Sequence[Run],
+        studies: Path | None,
+        model: str | None,
+        weight_hash: str = "",
+        loading: Sequence[str] = (),
     ) -> None:
         self.named, self.weight_hash = tuple(named), weight_hash
-        self.studies = Studies(Path(FOLDER) if studies is None else studies, model)
+        self.studies = Studies(Path(FOLDER) if studies is None else studies, model, loading)
 
     @property
     def runs(self) -> list[Run]:

@@ -15,7 +15,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -127,8 +127,9 @@ class BegunStudy:
 class Studies:
     """All studies of one folder."""
 
-    def __init__(self, folder: Path, model: str | None) -> None:
-        self.folder, self.model = folder.absolute(), model
+    def __init__(self, folder: Path, model: str | None, loading: Sequence[str] = ()) -> None:
+        """``loading`` is how the model is loaded, in words of the command line."""
+        self.folder, self.model, self.loading = folder.absolute(), model, tuple(loading)
         self._lock = threading.Lock()
         self._known: dict[str, BegunStudy] = {}
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -176,7 +177,7 @@ class Studies:
             model = [] if self.model is None else ["--model", self.model]
             study.stopped = False
             with (study.path / LOG).open("ab") as log:
-                study.process = begin_command([*study.arguments(), *model], said=log)
+                study.process = begin_command([*study.arguments(), *model, *self.loading], said=log)
 
     def stop(self, study: BegunStudy) -> None:
         """End its process; what is done stays."""

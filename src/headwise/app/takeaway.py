@@ -6,19 +6,32 @@ The app has no numbers of its own, so whatever it shows can be had without it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headwise.app import wire, wire_edits
 from headwise.app.runs import Run
 from headwise.why.controls import DRAWS
 
+_SETTINGS = ("dtype", "device", "device_map", "max_memory", "offload_folder")
+
 
 class Takeaway:
-    """One place in the app, with a model that ``source`` names and the run folders that it mentions."""
+    """One place in the app, with a model that ``source`` names and the run folders that it mentions.
 
-    def __init__(self, asked: wire_edits.PlaceAsked, source: str | None, runs: Sequence[Run]) -> None:
-        self.asked, self.source = asked, source
+    How the model was loaded, ``loading`` says in words of a command, and ``origin`` as parameters of ``headwise.load``.
+    """
+
+    def __init__(
+        self,
+        asked: wire_edits.PlaceAsked,
+        source: str | None,
+        runs: Sequence[Run],
+        loading: Sequence[str] = (),
+        origin: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.asked, self.source, self.loading = asked, source, loading
+        self.settings = {name: (origin or {}).get(name) for name in _SETTINGS} if loading else {}
         self.features = [str(runs[index].path) for index in asked.features if index < len(runs)]
         self.names = None if asked.names is None or asked.names >= len(runs) else str(runs[asked.names].path)
         self.run = None if asked.run is None or asked.run >= len(runs) else str(runs[asked.run].path)
@@ -47,7 +60,7 @@ class Takeaway:
                 if one is not None and one is not False:
                     given += [f"--{name}"] if one is True else [f"--{name}", str(one)]
         # Options go before a prompt that begins with a dash.
-        return shlex.join([*words[:2], *given, *words[2:]])
+        return shlex.join([*words[:2], *given, *self.loading, *words[2:]])
 
     def _explain(self) -> str:
         asked = self.asked
@@ -88,7 +101,8 @@ class Takeaway:
 
     def _python(self, *lines: str) -> str:
         given = [*_prompt("prompt", self.asked.text, chat=self.asked.chat)]
-        model = "" if self.source is None else repr(self.source)
+        how = [f"{name}={value!r}" for name, value in self.settings.items() if value is not None]
+        model = ", ".join([*([] if self.source is None else [repr(self.source)]), *how])
         return "\n".join(["import headwise", "", f"model = headwise.load({model})", *given, *lines, ""])
 
     def _call(self, what: str, **settings: Any) -> str:

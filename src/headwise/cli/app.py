@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options
+from headwise.cli.loading import asked, load
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 from headwise.strings import well_formed
 
-app = new_app("Open the app: type a prompt, see every head, click a cell and see why.")
+app = new_app("Open the app: type a prompt, see every head, click a cell and see why.", loads=True)
 
 
 def _folders(values: list[Path] | None) -> list[Path]:
@@ -68,7 +69,6 @@ def open_app(
             f"the app needs the package {error.name!r}: install it with `pip install 'headwise[app]'`"
         ) from None
     from headwise.app.session import Session
-    from headwise.model.loading.load import load
     from headwise.progress import Working
 
     folders = [Run.named(path) for path in runs or []]
@@ -77,7 +77,7 @@ def open_app(
         progress.stage("loading the model")
         loaded = load(model)
         progress.stage("checking it")
-        session = Session(loaded, folders, studies=studies, source=model)
+        session = Session(loaded, folders, studies=studies, source=model, loading=asked().words)
 
     def ready(link: str) -> None:
         print(f"headwise app: {link}", flush=True)

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options
+from headwise.cli.loading import load
 from headwise.cli.outputs import print_json
 from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
 
-app = new_app("Show the model's answer and the heads that attend most strongly to each token.")
+app = new_app("Show the model's answer and the heads that attend most strongly to each token.", loads=True)
 
 
 @app.command()
@@ -32,7 +33,6 @@ def attention(
 ) -> None:
     """Show the model's answer and the heads that attend most strongly to each token."""
     text = read_prompt(prompt, prompt_file)
-    from headwise.model.loading.load import load
     from headwise.show.kit.terminal import attention_table, console, quoted
     from headwise.strings import joined
     from headwise.tokens import chat_prompt

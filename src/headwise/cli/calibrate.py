@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 
-app = new_app("Measure what flows through every head, over ordinary text: moments for balanced channels.")
+app = new_app(
+    "Measure what flows through every head, over ordinary text: moments for balanced channels.", loads=True
+)
 
 
 @app.command()
@@ -41,7 +44,6 @@ def calibrate(
 
     given = None if corpus is None else read_corpus(corpus)  # refused, if need be, before the model is loaded
     from headwise.bases.calibrate import calibrated
-    from headwise.model.loading.load import load
 
     loaded = load(model)
     with stage_bars() as progress:

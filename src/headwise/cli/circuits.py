@@ -9,11 +9,14 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options, sharing
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish
 from headwise.cli.verb import new_app
 from headwise.strings import counted, printable
 
-app = new_app("Trace the circuits of many prompts of a task into one folder; interrupted, it continues.")
+app = new_app(
+    "Trace the circuits of many prompts of a task into one folder; interrupted, it continues.", loads=True
+)
 
 
 @app.command()
@@ -37,7 +40,6 @@ def circuits(
     The run folder holds manifest.json, schema.json and the tables prompts, edges and firings as parquet.
     """
     from headwise.cli.progress import timed_bar
-    from headwise.model.loading.load import load
     from headwise.progress import is_quiet
     from headwise.scale.cluster import cores
     from headwise.scale.disk import size_text

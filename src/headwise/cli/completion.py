@@ -7,7 +7,7 @@ files better.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import typer
@@ -85,28 +85,39 @@ def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
     """
     from importlib import import_module
 
+    from headwise.cli import loading
     from headwise.cli.main import OPTIONS, VERBS
+    from headwise.cli.verb import loads
 
     # bash takes `--mode=ex` apart into three words.
     *before, last = [word for word in words if word != "="] or [""]
     last = "" if words and words[-1] == "=" else last
-    before = [word for word in before if word not in OPTIONS]
+    before, given = loading.apart([word for word in before if word not in OPTIONS])
+    name, joined, value = last.partition("=")
+    if None in given.values():  # an option that waits for its value
+        asked = next(name for name, value in given.items() if value is None)
+        return [(one, "") for one in loading.OPTIONS[asked].values if one.startswith(last)]
+    how = {name: option.help for name, option in loading.OPTIONS.items()}
     if not before:
-        found = {verb: line for verb, (_, line) in VERBS.items()} | OPTIONS
+        found = {verb: line for verb, (_, line) in VERBS.items()} | OPTIONS | how
         return [(name, line) for name, line in found.items() if _fits(name, last)]
     if before[0] not in VERBS:
         return []
-    command = typer.main.get_command(import_module(VERBS[before[0]][0]).app)
+    app = import_module(VERBS[before[0]][0]).app
+    shared = OPTIONS | (how if loads(app) else {})
+    if joined and name in how and name in shared:
+        return [(f"{name}={one}", "") for one in loading.OPTIONS[name].values if one.startswith(value)]
+    command = typer.main.get_command(app)
     rest = before[1:]
     while rest and rest[0] in getattr(command, "commands", {}):
         command, rest = command.commands[rest[0]], rest[1:]  # pyright: ignore[reportAttributeAccessIssue]
-    return list(_within(command, rest, last))
+    return list(_within(command, rest, last, shared))
 
 
-def _within(command: Any, before: Sequence[str], last: str) -> Iterator[tuple[str, str]]:
-    """Candidates inside one command, whose words so far are ``before``."""
-    from headwise.cli.main import OPTIONS
-
+def _within(
+    command: Any, before: Sequence[str], last: str, shared: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Candidates inside one command, whose words so far are ``before``; ``shared``: options of many."""
     options = {name: p for p in command.params for name in p.opts if name.startswith("-")}
     asked, places = None, 0
     for word in before:
@@ -123,7 +134,7 @@ def _within(command: Any, before: Sequence[str], last: str) -> Iterator[tuple[st
     elif joined and name in options:
         yield from ((f"{name}={found}", "") for found in _values(command, options[name], value))
     elif last.startswith("-"):
-        helps = {name: getattr(p, "help", "") or "" for name, p in options.items()} | OPTIONS
+        helps = {name: getattr(p, "help", "") or "" for name, p in options.items()} | dict(shared)
         yield from ((name, line) for name, line in helps.items() if _fits(name, last))
     else:
         for name, under in getattr(command, "commands", {}).items():

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from headwise.cli import options
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish
 from headwise.cli.verb import new_app
 
-app = new_app("Check a model: captured numbers against the model's own, each with its error and tolerance.")
+app = new_app(
+    "Check a model: captured numbers against the model's own, each with its error and tolerance.", loads=True
+)
 
 
 @app.command()
 def doctor(
     model: options.ModelArgument = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
-    dtype: Annotated[
-        Literal["float32", "float64", "bfloat16", "float16"], typer.Option(help="Precision to load it in.")
-    ] = "float32",
     as_json: options.Json = False,
 ) -> None:
     """Check a model: captured numbers against the model's own, each with its error and tolerance.
@@ -27,9 +27,8 @@ def doctor(
     Exit code 0: every check passed; 1: one failed; 2: the model cannot be read, and one line says why.
     """
     from headwise.model.check import examine
-    from headwise.model.loading.load import load
 
-    diagnosis = examine(load(model, revision=revision, dtype=dtype, check=False))
+    diagnosis = examine(load(model, revision=revision, check=False))
     from headwise.show.kit.terminal import diagnosis_table
 
     finish(diagnosis.to_json(), lambda: diagnosis_table(diagnosis), as_json=as_json)

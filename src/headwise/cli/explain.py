@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headwise.cli import options, sharing
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish
 from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from headwise.contrast.bank import FeatureBank
 
 app = new_app(
-    "Say why a head attends from one token to another: what made the score, who wrote it, and proof."
+    "Say why a head attends from one token to another: what made the score, who wrote it, and proof.",
+    loads=True,
 )
 
 
@@ -149,7 +151,6 @@ def explain(
         refuse_unwritable(html)
 
     from headwise.contrast.roles import roles_once
-    from headwise.model.loading.load import load
     from headwise.progress import Working
     from headwise.tokens import chat_prompt
     from headwise.why.explain import explain as explain_prompt

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from headwise.cli import options, sharing
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish
 from headwise.errors import HeadwiseError
 from headwise.files import refuse_unwritable, write_json
@@ -50,7 +51,6 @@ def explain_against(context: typer.Context, text: str, against: str) -> None:
     given = context.params
     html = page_of(given["html"], given["open_page"], "difference.html")
 
-    from headwise.model.loading.load import load
     from headwise.progress import Working
     from headwise.tokens import chat_prompt
     from headwise.why.pair.explain import explain_difference
@@ -86,7 +86,6 @@ def explain_task(context: typer.Context, task: str) -> None:
 
     from headwise.cli.outputs import report_in
     from headwise.cli.progress import stage_bars
-    from headwise.model.loading.load import load
     from headwise.why.many.study import explain_many
 
     loaded = load(given["model"])

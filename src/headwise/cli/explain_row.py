@@ -9,6 +9,7 @@ import typer
 
 from headwise.cli import options
 from headwise.cli.explain_more import ASKED
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish
 from headwise.errors import HeadwiseError
 from headwise.files import write_json
@@ -27,7 +28,6 @@ def by_writers(context: typer.Context, text: str) -> None:
     options.refuse_unused(context, BY_WRITERS, "is used with --row only together with --features BANK")
     given = context.params
 
-    from headwise.model.loading.load import load
     from headwise.progress import Working
     from headwise.tokens import chat_prompt
     from headwise.why.row import explain_row
@@ -64,7 +64,6 @@ def by_features(context: typer.Context, text: str, banks: list[FeatureBank]) -> 
             f"--row splits logits by one feature bank, and {len(banks)} were given: give --features BANK once"
         )
     from headwise.contrast.attribution import attribution_rows
-    from headwise.model.loading.load import load
     from headwise.tokens import chat_prompt, one_position
 
     given, (bank,) = context.params, banks

@@ -8,12 +8,15 @@ from typing import Annotated, Literal
 import typer
 
 from headwise.cli import options
+from headwise.cli.loading import load, refuse_loading
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 from headwise.files import write_json
 
-app = new_app("Find the families of a run's circuits: how many, what differs, and whether they are causal.")
+app = new_app(
+    "Find the families of a run's circuits: how many, what differs, and whether they are causal.", loads=True
+)
 
 
 @app.command()
@@ -53,6 +56,8 @@ def families(
             raise HeadwiseError(
                 f"the run {str(path)!r} {kind}: make one with `headwise circuits TASK --out DIR`"
             )
+    if no_causality:
+        refuse_loading("is not used with --no-causality, which loads no model")
     place = runs[0] / "families" if out is None else out
     options.refuse_foreign_folder(place)
     from headwise.families.study import check_model, find_families
@@ -70,7 +75,6 @@ def families(
         raise HeadwiseError(f"the prompts have no label {by!r}; available labels: {known}")
     loaded = None
     if not no_causality and len(run.traced):
-        from headwise.model.loading.load import load
         from headwise.model.loading.place import refuse_remote
 
         if model is None:

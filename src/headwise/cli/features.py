@@ -9,6 +9,7 @@ import typer
 
 from headwise.cli import options as words
 from headwise.cli import sharing
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
@@ -17,7 +18,9 @@ from headwise.strings import whole_number
 if TYPE_CHECKING:
     from headwise.scale.cluster import WorkSharing
 
-app = new_app("Find a task's heads, fit its features in them, and test them on what was held out.")
+app = new_app(
+    "Find a task's heads, fit its features in them, and test them on what was held out.", loads=True
+)
 UNLABELLED = (
     "task",
     "heads",
@@ -120,7 +123,6 @@ def features(
         format=format,
     )
     from headwise.contrast.study import find_features
-    from headwise.model.loading.load import load
 
     loaded = load(model)
     known = words.known_names(names, loaded)
@@ -170,7 +172,6 @@ def _without_labels(
 
         refuse_taken(out, "unlabelled")
     from headwise.contrast.unlabelled.study import FITTING, find_unlabelled
-    from headwise.model.loading.load import load
 
     loaded = load(model)
     with stage_bars(lambda stage: "head" if stage == FITTING else "text") as progress:

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from headwise.cli import options, sharing
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 
-app = new_app("Everything known about one head on one page, or an atlas of all heads.")
+app = new_app("Everything known about one head on one page, or an atlas of all heads.", loads=True)
 
 
 @app.command()
@@ -76,7 +77,6 @@ def head(
         from headwise.scale.place import refuse_taken
 
         refuse_taken(out, "atlas")
-    from headwise.model.loading.load import load
     from headwise.portraits.study import FEWER_TEXTS, TEXTS, atlas
 
     loaded = load(model)

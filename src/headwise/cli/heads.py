@@ -8,13 +8,16 @@ import typer
 
 from headwise.cli import options, sharing
 from headwise.cli.features import task_options
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 from headwise.tasks.names import LABELLED
 
-app = new_app("Rank every head of the model on a task in one pass, or measure the roles of all heads.")
+app = new_app(
+    "Rank every head of the model on a task in one pass, or measure the roles of all heads.", loads=True
+)
 
 ROLES = ("roles", "top", "seed", "model", "as_json")
 VOCABULARY = ("vocabulary", "basis", "top", "model", "as_json")
@@ -78,7 +81,6 @@ def heads(
     from headwise.contrast.heads import choose_heads
     from headwise.contrast.roles import head_roles
     from headwise.contrast.study import scan_heads
-    from headwise.model.loading.load import load
     from headwise.tasks.labelled.make import make_task
 
     loaded = load(model)
@@ -116,7 +118,6 @@ def heads(
 
 
 def _vocabulary(head: str, basis: Any, top: int, model: str | None, as_json: bool) -> None:
-    from headwise.model.loading.load import load
     from headwise.show.contrast.terminal import vocabulary_table
     from headwise.why.vocabulary import head_vocabulary
 
@@ -126,7 +127,6 @@ def _vocabulary(head: str, basis: Any, top: int, model: str | None, as_json: boo
 
 def _roles(top: int, seed: int, model: str | None, as_json: bool) -> None:
     from headwise.contrast.roles import head_roles
-    from headwise.model.loading.load import load
     from headwise.progress import Working
     from headwise.show.contrast.terminal import roles_table
 

@@ -9,12 +9,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 from headwise.cli import options
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 
-app = new_app("Remove, boost or patch edges of a circuit, or silence and patch heads of a prompt.")
+app = new_app(
+    "Remove, boost or patch edges of a circuit, or silence and patch heads of a prompt.", loads=True
+)
 
 OF_EDGES = ("edges", "top", "action", "scope", "faithful")
 OF_HEADS = ("answer", "wrong", "prompt_file", "chat", "start")
@@ -139,7 +142,6 @@ def _task(
 ) -> None:
     from headwise.circuits.task_effects import intervene_task
     from headwise.cli.progress import stage_bars
-    from headwise.model.loading.load import load
     from headwise.scale.folder import opened
     from headwise.show.circuits.task_effects import task_effects_report, task_effects_table
     from headwise.tasks.names import check_answer_task
@@ -185,7 +187,6 @@ def _edges(
     from headwise.circuits.faithfulness import faithfulness
     from headwise.circuits.interventions import choose_edges
     from headwise.circuits.interventions import intervene as run
-    from headwise.model.loading.load import load
     from headwise.progress import Working
     from headwise.show.circuits.terminal import effects_table
 
@@ -236,7 +237,6 @@ def _heads(
     model: str | None,
     as_json: bool,
 ) -> None:
-    from headwise.model.loading.load import load
     from headwise.progress import Working
     from headwise.show.circuits.terminal import head_effects_table
     from headwise.tokens import chat_prompt

@@ -125,11 +125,13 @@ def _start_again(variables: Mapping[str, str]) -> None:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    from headwise.cli.loading import loading_as, taken
     from headwise.cli.progress import live_bar
     from headwise.progress import drawn_by, silenced
 
     arguments, quiet = _without_quiet(arguments)
-    with silenced(quiet), drawn_by(live_bar):
+    arguments, loading = taken(arguments)
+    with silenced(quiet), drawn_by(live_bar), loading_as(loading):
         return _run_verb(arguments)
 
 
@@ -165,6 +167,7 @@ def _run_verb(arguments: list[str]) -> int:
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise HeadwiseError(f"there is no {what} {name!r}: {hint}`headwise --help` lists what there is")
     app = import_module(VERBS[name][0]).app
+    _refuse_loading(name, app)
     if "--ray" in rest:
         from headwise.cli.sharing import with_address
 
@@ -184,15 +187,27 @@ def _run_verb(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _refuse_loading(name: str, app: Any) -> None:
+    """Options that say how a model is loaded, given to a verb that loads none."""
+    from headwise.cli.loading import refuse_loading
+    from headwise.cli.verb import loads
+
+    if not loads(app):
+        refuse_loading(f"says how a model is loaded, and is not used by `headwise {name}`")
+
+
 def _with_flags(message: str, app: Any) -> str:
     """A message that names the command's options where the library names its parameters."""
     if "=" not in message:
         return message
     from typer.main import get_command
 
+    from headwise.cli import loading
     from headwise.cli.flags import options, with_flags
+    from headwise.cli.verb import loads
 
-    return with_flags(message, options(get_command(app)))
+    shared = {option.parameter: name for name, option in loading.OPTIONS.items()} if loads(app) else {}
+    return with_flags(message, {**shared, **options(get_command(app))})
 
 
 def overview() -> str:
@@ -202,6 +217,11 @@ def overview() -> str:
     for heading, verbs in GROUPS.items():
         rows = "\n".join(f"  {name:<{width}}  {line}" for name, line in verbs.items())
         parts.append(f"{heading}:\n{rows}")
+    from headwise.cli.loading import rows as loading
+
+    widest = max(len(option) for option, _ in loading())
+    how = "\n".join(f"  {option:<{widest}}  {line}" for option, line in loading())
+    parts.append(f"Options of commands that load a model, before or after the command:\n{how}")
     parts.append(
         "Options, before or after any command:\n"
         "  -h, --help     this page; `headwise COMMAND --help` for one command\n"

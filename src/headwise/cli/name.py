@@ -8,12 +8,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 from headwise.cli import options, sharing
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 
-app = new_app("Name what heads, writers and signals respond to, and test every name on other texts.")
+app = new_app(
+    "Name what heads, writers and signals respond to, and test every name on other texts.", loads=True
+)
 
 
 @app.command()
@@ -113,7 +116,6 @@ def name(
         from headwise.scale.place import refuse_taken
 
         refuse_taken(out, "names")
-    from headwise.model.loading.load import load
 
     if selftest:
         from headwise.naming.selftest import self_test

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 import typer
 
 from headwise.cli import options, sharing
+from headwise.cli.loading import asked
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 
-app = new_app("Make every figure and table of the paper or the talk again, beside what it says.")
+app = new_app("Make every figure and table of the paper or the talk again, beside what it says.", loads=True)
 
 
 def _folder(value: Path | None) -> Path | None:
@@ -57,7 +58,9 @@ def reproduce(
         *(() if ray is None else (f"--ray={ray}",)),
     )
     with stage_bars(lambda _stage: "study") as progress:
-        found = make(work, model, out=folder, quick=quick, engine=engine, progress=progress)
+        found = make(
+            work, model, out=folder, quick=quick, engine=engine, loading=asked().words, progress=progress
+        )
     reproduced_report(found).write(folder / "report.html")
     from headwise.show.research.terminal import reproduced_table
 

@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options, sharing
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 from headwise.errors import HeadwiseError
 
-app = new_app("Find attention sinks, the heads that park there, the signals that make them, and proof.")
+app = new_app(
+    "Find attention sinks, the heads that park there, the signals that make them, and proof.", loads=True
+)
 
 
 @app.command()
@@ -57,7 +60,6 @@ def sinks(
         from headwise.scale.place import refuse_taken
 
         refuse_taken(out, "sinks")
-    from headwise.model.loading.load import load
     from headwise.sinks.study import find_sinks
 
     loaded = load(model)

@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options, sharing
+from headwise.cli.loading import load, refuse_loading
 from headwise.cli.outputs import finish, report_in
 from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 
-app = new_app("Split the attention that a task's circuits use over channels, beside rotated directions.")
+app = new_app(
+    "Split the attention that a task's circuits use over channels, beside rotated directions.", loads=True
+)
 
 
 @app.command()
@@ -39,9 +42,9 @@ def sparsity(
     if checkpoints is not None:
         used = ("task", "prompts", "rotations", "checkpoints", "seed", "out", "as_json")
         options.refuse_unused(context, used, "is not used with --checkpoints")
+        refuse_loading("is not used with --checkpoints")
         _course(checkpoints, task, prompts, rotations, seed, out, as_json)
         return
-    from headwise.model.loading.load import load
     from headwise.sparsity.study import find_sparsity
 
     loaded = load(model)

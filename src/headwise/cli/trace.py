@@ -9,12 +9,13 @@ import typer
 
 from headwise import jsons
 from headwise.cli import options
+from headwise.cli.loading import load
 from headwise.cli.outputs import finish
 from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
 from headwise.files import write_text
 
-app = new_app("Trace an answer to the circuit that made it.")
+app = new_app("Trace an answer to the circuit that made it.", loads=True)
 
 
 @app.command()
@@ -78,7 +79,6 @@ def trace(
     """Trace an answer to the circuit that made it."""
     text = read_prompt(prompt, prompt_file)
     from headwise.circuits.trace import trace as trace_prompt
-    from headwise.model.loading.load import load
     from headwise.progress import Working
     from headwise.show.circuits.terminal import circuit_summary
     from headwise.tokens import chat_prompt

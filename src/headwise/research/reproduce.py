@@ -113,6 +113,7 @@ def reproduce(
     out: str | Path,
     quick: bool = False,
     engine: Sequence[str] = (),
+    loading: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Reproduced:
     """Make every figure and table of a work again, and read off whether what it says holds here.
@@ -129,6 +130,8 @@ def reproduce(
         Everything at a small size: minutes instead of a night.
     engine:
         Words for every study that several processes can share, such as ``--workers 2``.
+    loading:
+        Words for every study that loads the model, such as ``--dtype=bfloat16``.
     progress:
         Told of every study.
 
@@ -148,7 +151,7 @@ def reproduce(
     commands: dict[str, str] = {}
     left: dict[str, str] = {}
     for number, study in enumerate(STUDIES[work], 1):
-        words = study_words(study, preset, folder, quick=quick, engine=engine)
+        words = study_words(study, preset, folder, quick=quick, engine=engine, loading=loading)
         if isinstance(words, Missing):
             left[study.name] = words.why
             continue
@@ -175,7 +178,13 @@ class Missing:
 
 
 def study_words(
-    study: ResearchStudy, preset: Preset, folder: Path, *, quick: bool, engine: Sequence[str] = ()
+    study: ResearchStudy,
+    preset: Preset,
+    folder: Path,
+    *,
+    quick: bool,
+    engine: Sequence[str] = (),
+    loading: Sequence[str] = (),
 ) -> list[str] | Missing:
     """The study's command, without ``headwise``; or why there is none."""
     words: list[str] = []
@@ -194,6 +203,8 @@ def study_words(
         words = _without_sizes(words)
     if study.model and preset.model is not None:
         words += ["--model", preset.model]
+    if study.model:
+        words += loading
     return [*words, *(engine if study.workers else ()), "--out", str(folder / study.name)]
 
 

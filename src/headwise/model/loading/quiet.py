@@ -1,7 +1,8 @@
-"""Keep transformers' bars and notices off the terminal while headwise works with it, and restore them."""
+"""Keep the bars and notices of transformers and accelerate off the terminal while headwise works, and restore them."""
 
 from __future__ import annotations
 
+import logging as python_logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +10,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Inside, transformers reports errors only and draws no bars; its settings are restored on leaving."""
+    """Inside, both report errors only and draw no bars; their settings are restored on leaving."""
     from transformers.utils import logging
 
+    # What is spread over devices and disk was asked for, and needs no notice.
+    accelerate = python_logging.getLogger("accelerate")
+    spread_level = accelerate.level
+    accelerate.setLevel(python_logging.ERROR)
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     # A repository with only pickled weights must be refused, not sent to an online service for conversion.
     switch = "DISABLE_SAFETENSORS_CONVERSION"
@@ -22,6 +27,7 @@ def quiet_transformers() -> Iterator[None]:
     try:
         yield
     finally:
+        accelerate.setLevel(spread_level)
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
