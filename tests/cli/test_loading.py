@@ -85,7 +85,7 @@ def test_layers_on_disk_give_the_same_numbers(
 ) -> None:
     places = {f"gpt_neox.{name}": "cpu" for name in ("embed_in", "emb_dropout", "rotary_emb", "layers.0")}
     places |= {"gpt_neox.layers.1": "cpu", "gpt_neox.layers.2": "disk", "gpt_neox.final_layer_norm": "disk"}
-    places |= {"embed_out": "cpu"}
+    places |= {"lm_head": "cpu"}
     file = tmp_path / "map.json"
     file.write_text(json.dumps(places))
     whole = printed(capsys, "explain", PROMPT, "--draws", "19")
@@ -115,8 +115,7 @@ def test_workers_load_what_was_asked_for(
     task, out = tmp_path / "task.jsonl", tmp_path / "run"
     task.write_text(
         "".join(
-            json.dumps({"prompt": f"then {name} gave the hat to", "answer": " john", "wrong": f" {name}"})
-            + "\n"
+            json.dumps({"prompt": f"then {name} gave the hat to", "answer": "john", "wrong": name}) + "\n"
             for name in ("mary", "henry")
         )
     )
