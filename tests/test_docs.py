@@ -20,7 +20,9 @@ import typer
 import yaml
 
 import headwise
+from headwise.cli import loading
 from headwise.cli.main import VERBS
+from headwise.cli.verb import loads
 from make_reference import CLI, NUMBERS, PYTHON, attributes, cli_page, numbers_page, parts, python_page
 from wrap_docs import pages, wrapped
 
@@ -70,8 +72,9 @@ def _check_headwise(words: list[str]) -> None:
     if verb in ("--help", "--version", "VERB", "COMMAND"):
         return
     assert verb in VERBS, f"there is no verb {verb!r}"
-    command: Any = typer.main.get_command(import_module(VERBS[verb][0]).app)
-    known = _options(command)
+    app = import_module(VERBS[verb][0]).app
+    command: Any = typer.main.get_command(app)
+    known = _options(command) | (set(loading.OPTIONS) if loads(app) else set())
     under = getattr(command, "commands", {})
     if rest and not rest[0].startswith("-") and under:
         assert rest[0] in under, f"headwise {verb} has no command {rest[0]!r}"

@@ -115,14 +115,14 @@ def test_workers_load_what_was_asked_for(
     task, out = tmp_path / "task.jsonl", tmp_path / "run"
     task.write_text(
         "".join(
-            json.dumps({"prompt": f"then {name} gave the hat to", "answer": "john", "wrong": name}) + "\n"
-            for name in ("mary", "henry")
+            json.dumps({"prompt": f"then {name} gave a book to", "answer": "paul", "wrong": name}) + "\n"
+            for name in ("mary", "grace")
         )
     )
     printed(
         capsys, "circuits", str(task), "--out", str(out), "--workers=1", "--dtype=bfloat16", "--device=cpu"
     )
-    assert json.loads((out / "config.json").read_text())["dtype"] == "bfloat16"
+    assert json.loads((out / "manifest.json").read_text())["config"]["dtype"] == "bfloat16"
     source = engines.ModelSource.of(seen[-1])
     assert (source.origin["dtype"], source.origin["device"]) == ("bfloat16", "cpu")
     monkeypatch.setattr(engines, "_loaded", None)
@@ -163,4 +163,4 @@ def test_no_command_loads_in_a_way_of_its_own() -> None:
     assert ("loading", "headwise.model.loading.load") in users
     others = {module for stem, module in users if stem != "loading"}
     assert others == {"headwise.cli.loading"}
-    assert {stem for stem, _ in users} - {"loading", "explain_more"} == LOADING - {"reproduce"}
+    assert {stem for stem, _ in users} - {"loading", "explain_more", "explain_row"} == LOADING - {"reproduce"}
