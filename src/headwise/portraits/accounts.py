@@ -28,7 +28,7 @@ from headwise.scale.work import Chunk
 from headwise.tokens import shown_after
 from headwise.tracing.table import log_odds_table
 from headwise.tracing.writes import PromptWrites
-from headwise.types import AnswerIds, Cell, Component, Head, Side
+from headwise.types import AnswerIds, Cell, Head, Side
 from headwise.why.consequence import TokenEffect, consequence
 from headwise.why.what import PlaceSplit, place_split, what
 
@@ -58,7 +58,7 @@ class CellAccount:
     attention: float
     log_odds: float
     query: Tensor
-    """[N]: each writer's part of the log-odds on the query side, as :func:`writers_below` lists them."""
+    """[N]: each writer's part of the log-odds on the query side, in the order of :func:`whole_writers`."""
     key: Tensor
     """[N]: the same on the key side."""
     channels: Tensor
@@ -123,18 +123,6 @@ def account_of(up: PromptWrites, item: TextCells, cell: Cell) -> CellAccount:
         read=text(ids[cell.key]),
         follows=text(ids[cell.query + 1]) if cell.query + 1 < len(ids) else None,
     )
-
-
-def writers_below(model: Model, layer: int, side: Side, number: int) -> list[Component]:
-    """Who the ``number`` parts of :class:`CellAccount` are, in their order."""
-    anatomy = model.anatomy
-    found = [Component("head", below, index) for below in range(layer) for index in range(model.n_heads)]
-    found.append(Component("embedding"))
-    for below in range(layer):
-        if anatomy.output(below).bias is not None or anatomy.value(below).bias is not None:
-            found.append(Component("bias", below))
-        found.append(Component("mlp", below))
-    return found if len(found) == number else [*found, Component("offset")]
 
 
 # --- which cells -----------------------------------------------------------------------------------------------------

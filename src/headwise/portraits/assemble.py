@@ -13,7 +13,7 @@ from torch import Tensor
 from headwise.intervals import as_share, estimate
 from headwise.known_names import pole_of
 from headwise.naming.texts import Texts
-from headwise.portraits.accounts import SIDES, CellAccount, stacked, writers_below
+from headwise.portraits.accounts import SIDES, CellAccount, stacked
 from headwise.portraits.habits import (
     Account,
     CellInContext,
@@ -30,6 +30,7 @@ from headwise.portraits.habits import (
 )
 from headwise.portraits.peaks import HeadPeaks
 from headwise.randomness import keyed
+from headwise.tracing.whole import whole_writers
 from headwise.types import Estimate, Head
 from headwise.why.consequence import TokenEffect
 
@@ -169,7 +170,7 @@ def _writers(
 ) -> list[WriterHabit]:
     assert side in ("query", "key")
     parts = stacked(accounts, side)
-    writers = writers_below(model, head.layer, side, parts.shape[1])
+    writers = whole_writers(model, head.layer)
     takes_part, best = most_often(parts, WRITERS)
     return [
         WriterHabit(

@@ -13,7 +13,7 @@ are asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from headwise.model.reading import side_maps
 from headwise.tracing.causes import log_odds, log_odds_gradient
 from headwise.tracing.search import LayerChunk, LayerSearch, Rules
 from headwise.tracing.sides import KeySide, QuerySide
+from headwise.tracing.whole import over_tokens, whole_writers
 from headwise.types import Cell, Component, Side
 
 if TYPE_CHECKING:
@@ -102,14 +103,11 @@ class SideTable:
     @property
     def over_tokens(self) -> Tensor:
         """[M]: :attr:`rows` with each head's added up over the tokens that it read; :meth:`whole_writers` are who."""
-        carried = self.up.n_carried(self.cell.head.layer)
-        return torch.cat((self.rows[:carried].view(-1, self.up.tokens).sum(1), self.rows[carried:]))
+        return over_tokens(self.up, self.cell.head.layer, self.rows)
 
     def whole_writers(self) -> list[Component]:
         """Who the rows of :attr:`over_tokens` are: heads whatever they read, then all others."""
-        carried = self.up.n_carried(self.cell.head.layer)
-        heads = [replace(self.writer(row), source=-1) for row in range(0, carried, self.up.tokens)]
-        return heads + [self.writer(row) for row in range(carried, len(self))]
+        return whole_writers(self.up.stream.model, self.cell.head.layer)
 
     @cached_property
     def order(self) -> list[int]:

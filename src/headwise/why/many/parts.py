@@ -29,6 +29,7 @@ from headwise.tracing.mlps import read_mlp
 from headwise.tracing.search import Rules
 from headwise.tracing.seeds import Readout, last_of
 from headwise.tracing.table import LogOddsTable, log_odds_table, stream_readings
+from headwise.tracing.whole import over_tokens, whole_heads, whole_place, whole_writers
 from headwise.tracing.writers import writer_set
 from headwise.tracing.writes import PromptWrites
 from headwise.types import AnswerIds, Cell, Head, Side
@@ -99,15 +100,16 @@ class PartsJob(ValueJob):
         with one_thread(), torch.no_grad():
             bases = Bases.of(model, self.basis)
             stream = split(model, [one.prompt for one in chunk.items])
-            made, writers, read = [], (), ()
+            made, read = [], ()
             for number, prompt in enumerate(chunk.items):
                 up = PromptWrites(stream, number, bases)
                 cell = _cell(model, up, prompt, self)
                 table = log_odds_table(up, cell)
                 paths = [_path(table, side, layer) for side, layer in self.mlps]
-                writers, read = _writers(up, self.head.layer), tuple(names for names, _ in paths)
+                read = tuple(names for names, _ in paths)
                 made.append(_parts(model, up, table, prompt, tuple(shares for _, shares in paths)))
             stable = tuple(bool(one) for one in bases.head(self.head).stable.tolist())
+            writers = tuple(one.name for one in whole_writers(model, self.head.layer))
             return ChunkParts(writers, read, stable, tuple(made))
 
 
@@ -165,35 +167,23 @@ def _cell(model: Model, up: PromptWrites, prompt: AnswerPrompt, job: PartsJob) -
     return Cell(job.head, query, key)
 
 
-def _writers(up: PromptWrites, layer: int) -> tuple[str, ...]:
-    """Heads below a layer whatever they read, then the other writers."""
-    heads = [str(Head(below, index)) for below in range(layer) for index in range(up.n_heads)]
-    carried = up.n_carried(layer)
-    others = [up.component(layer, carried + i).name for i in range(up.n_static(layer) + 1)]
-    return (*heads, *others)
-
-
-def _folded(values: Tensor, tokens: int, heads: int, cell: Cell) -> Tensor:
-    """Values of heads by token, then of others, as [W, 4]: by what was read; all else is under ``other``."""
-    by_token = values[: heads * tokens].view(heads, tokens)
-    taken = dict.fromkeys((cell.key, cell.query, 0))
-    columns = []
-    for position in (cell.key, cell.query, 0):
-        # A position that is two of these counts once, as the first of them.
-        columns.append(by_token[:, position] if position in taken else torch.zeros_like(by_token[:, 0]))
-        taken.pop(position, None)
-    first = torch.stack(columns, 1)
-    made = torch.cat((first, (by_token.sum(1) - first.sum(1))[:, None]), 1)
-    others = values[heads * tokens :]
-    rest = torch.zeros(len(others), len(READS), dtype=values.dtype, device=values.device)
-    rest[:, -1] = others
-    return torch.cat((made, rest))
+def _folded(up: PromptWrites, cell: Cell, values: Tensor) -> Tensor:
+    """Parts of writers [N] as [W, 4]: by what heads read; all else is under ``other``."""
+    layer = cell.head.layer
+    whole, by_token = over_tokens(up, layer, values), values[: up.n_carried(layer)].view(-1, up.tokens)
+    made = torch.zeros(len(whole), len(READS), dtype=values.dtype, device=values.device)
+    # A position that is two of these counts once, as the first of them.
+    positions = {0: 2} | {cell.query: 1} | {cell.key: 0}
+    for position, column in positions.items():
+        made[: len(by_token), column] = by_token[:, position]
+    made[:, -1] = whole - made.sum(1)
+    return made
 
 
 def _parts(
     model: Model, up: PromptWrites, table: LogOddsTable, prompt: AnswerPrompt, paths: tuple[Tensor, ...]
 ) -> PromptParts:
-    cell, heads = table.cell, table.cell.head.layer * up.n_heads
+    cell, layer = table.cell, table.cell.head.layer
     tokens = shown(model.tokenizer, up.stream.token_ids[up.prompt])
     last = last_of(up)
     logits = Readout.of(model, last).logits(last)
@@ -201,12 +191,11 @@ def _parts(
     threshold = Rules().threshold(table.keys, table.attention)
     if table.attention <= threshold:
         threshold = table.attention / 2
-    causes = torch.zeros(len(SIDES), heads + len(table.query) - heads * up.tokens, dtype=torch.bool)
+    rows = torch.stack([_folded(up, cell, table.side(side).rows) for side in SIDES]).cpu()
+    causes = torch.zeros(rows.shape[:2], dtype=torch.bool)
     for number, side in enumerate(SIDES):
         for member in writer_set(table, side, threshold).members:
-            row = table.side(side).row_of(member)
-            place_in = row // up.tokens if row < heads * up.tokens else row - heads * up.tokens + heads
-            causes[number, place_in] = True
+            causes[number, whole_place(up, layer, table.side(side).row_of(member))] = True
     return PromptParts(
         query=cell.query,
         key=cell.key,
@@ -216,7 +205,7 @@ def _parts(
         keys=table.keys,
         place=torch.tensor([place.content, place.place, place.interaction], dtype=torch.float64),
         lead=float(AnswerIds(prompt.answer_id, prompt.wrong_id).difference(logits)),
-        rows=torch.stack([_folded(table.side(side).rows, up.tokens, heads, cell) for side in SIDES]).cpu(),
+        rows=rows,
         causes=causes,
         channels=table.what.cpu(),
         paths=paths,
@@ -235,12 +224,10 @@ def _path(table: LogOddsTable, side: Side, layer: int) -> tuple[tuple[str, ...],
         positions, readings = positions[at], readings[at]
     read = read_mlp(up, layer, positions.tolist(), readings)
     shares = torch.stack([found.double().sum(0) for _, found in read.chunks(range(len(positions)))]).sum(0)
-    heads = read.depth * up.n_heads
-    names = [str(Head(below, index)) for below in range(read.depth) for index in range(up.n_heads)]
-    rest = range(heads * up.tokens, len(shares))
-    names += ["constants" if (one := read.writer(i)).kind == "offset" else one.name for i in rest]
-    by_head = shares[: heads * up.tokens].view(heads, up.tokens).sum(1)
-    return tuple(names), torch.cat((by_head, shares[heads * up.tokens :])).cpu()
+    rest = [read.writer(row) for row in range(up.n_carried(read.depth), len(shares))]
+    writers = [*whole_heads(up.stream.model, read.depth), *rest]
+    names = tuple("constants" if one.kind == "offset" else one.name for one in writers)
+    return names, over_tokens(up, read.depth, shares).cpu()
 
 
 def strongest_mlps(parts: Sequence[ChunkParts], number: int) -> tuple[tuple[Side, int], ...]:
