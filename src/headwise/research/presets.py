@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from headwise.errors import HeadwiseError
 from headwise.files import write_text
+from headwise.model.loading.load import read_tokenizer
+from headwise.tasks.answers.make import ANSWER_TASKS, make_answers
+from headwise.tasks.labelled.make import BUILT_IN, make_task
 
 _ANSWERS = {"ioi": "ioi", "greater-than": "greater-than", "pronouns": "pronouns", "facts": "facts"}
 _PLAIN = {"binding": "binding", "filter": "filter", **_ANSWERS, "texts": "", "corpus": "", "order": "order"}
 _CHAT = {**_PLAIN, "binding": "binding --format chat", "filter": "filter --format chat"}
 _FEW = {**_PLAIN, "binding": "binding --format few-shot", "filter": "filter --format few-shot"}
+_FEW_PROMPTS = 24
+"""Enough to see whether a tokenizer can carry a task's words."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,8 @@ class Preset:
     """The words of each task on the command line; a task that is not there is left out."""
     work: str = ""
     """Which of the works it is from."""
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    """Tasks that its tokenizer cannot be asked, each with the reason."""
 
 
 PRESETS: dict[str, Preset] = {
@@ -61,6 +71,28 @@ def is_small(model: str) -> bool:
     from headwise.toy.small_lm import DATA
 
     return Path(model).resolve() == DATA.resolve()
+
+
+def askable(preset: Preset) -> Preset:
+    """The preset without the tasks that its tokenizer refuses: a night's run must not end at the first of them."""
+    tokenizer = read_tokenizer(preset.model)
+    tried = {task: _refusal(words, tokenizer) for task, words in preset.tasks.items()}
+    cannot = {task: why for task, why in tried.items() if why}
+    return replace(preset, tasks={t: w for t, w in preset.tasks.items() if t not in cannot}, cannot=cannot)
+
+
+def _refusal(words: str, tokenizer: Any) -> str:
+    """Why a built-in task cannot be made of a few prompts; nothing if it can."""
+    task, *options = shlex.split(words) or [""]
+    given = {key.removeprefix("--"): value for key, value in zip(options[::2], options[1::2], strict=True)}
+    try:
+        if task in BUILT_IN:
+            make_task(task, tokenizer, prompts=_FEW_PROMPTS, **given)
+        elif task in ANSWER_TASKS:
+            make_answers(task, tokenizer, prompts=_FEW_PROMPTS)
+    except HeadwiseError as refusal:
+        return str(refusal)
+    return ""
 
 
 def with_files(preset: Preset, folder: Path) -> Preset:

@@ -27,7 +27,7 @@ from headwise.research.parts import (
     printed_document,
 )
 from headwise.research.place import begin_folder
-from headwise.research.presets import Preset, preset_for, with_files
+from headwise.research.presets import Preset, askable, preset_for, with_files
 from headwise.research.studies import STUDIES
 from headwise.research.talk import TALK
 from headwise.scale.commands import begin_command, end_command
@@ -145,7 +145,7 @@ def reproduce(
     folder = Path(out)
     preset = preset_for(model)
     begin_folder(folder, {"work": work, "model": preset.name, "quick": quick})
-    preset = with_files(preset, folder)
+    preset = askable(with_files(preset, folder))
     begin = stages(progress)
     documents: dict[str, Any] = {}
     commands: dict[str, str] = {}
@@ -197,6 +197,8 @@ def study_words(
             words.append(str(folder / name))
         elif name in preset.tasks:
             words += shlex.split(preset.tasks[name])
+        elif name in preset.cannot:
+            return Missing(f"{preset.name} cannot be asked {name}: {preset.cannot[name]}")
         else:
             return Missing(f"{preset.name} has no task {name}")
     if words[0] == "features" and words[1].endswith(".jsonl"):

@@ -67,15 +67,7 @@ def read(
     target = _device(device, device_map)
     refuse_if_deadly(str(number), target.type)
     place = place_of(name, revision)
-    given: dict[str, Any] = {"trust_remote_code": trust_remote_code}
-    if place.revision:
-        given["revision"] = place.revision
-    # A folder is complete in itself, so no question ever goes to the hub. Without a network, a hub model that
-    # was fetched before still loads, and one that was not is refused at once, not after half a minute of
-    # retries.
-    if place.local or not hub_reachable():
-        given["local_files_only"] = True
-
+    given = _given(place, trust_remote_code=trust_remote_code)
     with quiet_transformers():
         config = _config(place, given)
         from headwise.model.architectures import architecture_of
@@ -91,6 +83,13 @@ def read(
     hf.eval()
     hf.requires_grad_(False)
     return Loaded(hf=hf, tokenizer=tokenizer, name=place.name, source=place.source)
+
+
+def read_tokenizer(name: str | Path | None = None, *, revision: str | None = None) -> Any:
+    """The tokenizer alone, of whatever :func:`read` reads: whether a model can be asked something costs no weights."""
+    place = place_of(name, revision)
+    with quiet_transformers():
+        return _tokenizer(place, _given(place, trust_remote_code=False))
 
 
 def load(
@@ -242,6 +241,19 @@ def _refuse_misfit(place: ModelPlace, config: Any, given: dict[str, Any]) -> Non
         )
         if files:
             fit.refuse_misfit(folder.held_tensors(files, place.name), config, place.name)
+
+
+def _given(place: ModelPlace, *, trust_remote_code: bool) -> dict[str, Any]:
+    """What transformers is told with every file of a model that it reads."""
+    given: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    if place.revision:
+        given["revision"] = place.revision
+    # A folder is complete in itself, so no question ever goes to the hub. Without a network, a hub model that
+    # was fetched before still loads, and one that was not is refused at once, not after half a minute of
+    # retries.
+    if place.local or not hub_reachable():
+        given["local_files_only"] = True
+    return given
 
 
 def _tokenizer(place: ModelPlace, given: dict[str, Any]) -> Any:

@@ -31,25 +31,26 @@ class _Shot:
 
 @dataclass(frozen=True)
 class _Wording:
-    """How a list opens, how it ends and asks, and the solved examples before it in a few-shot prompt."""
+    """How a list opens, how it ends and asks, what a chat model is asked instead, and the solved examples before it."""
 
     name: str
     opening: str
     asking: str
+    question: str
     shots: str
 
     @classmethod
     def several(
-        cls, kind: str, pairs: Sequence[tuple[str, str]], shots: Sequence[_Shot]
+        cls, kind: str, texts: Sequence[tuple[str, str, str]], shots: Sequence[_Shot]
     ) -> tuple[_Wording, ...]:
         """Wordings of one kind, with one solved example and two in turn, each solved in the wording itself."""
         made = []
-        for number, (opening, asking) in enumerate(pairs):
+        for number, (opening, asking, question) in enumerate(texts):
             solved = [shots[(number + i) % len(shots)] for i in range(2 - number % 2)]
             text = "".join(
                 f"{opening}{shot.words}{_asked(asking, shot.category)} {shot.answer}.\n\n" for shot in solved
             )
-            made.append(cls(f"{kind} {number + 1}", opening, asking, text))
+            made.append(cls(f"{kind} {number + 1}", opening, asking, question, text))
         return tuple(made)
 
 
@@ -61,18 +62,18 @@ def _asked(asking: str, category: str) -> str:
 FIT_WORDINGS = _Wording.several(
     "fit",
     (
-        ("List: ", ".\n{C}:"),
-        ("Words: ", ".\nOnly the {c}:"),
-        ("Here are some words: ", ".\nFrom these, the {c}:"),
-        ("Read this list: ", ".\nAnswer with the {c}:"),
-        ("Given: ", ".\nAll {c}:"),
-        ("Input: ", ".\nOutput, only {c}:"),
-        ("Sort these: ", ".\nThese are the {c}:"),
-        ("Collection: ", ".\nIts {c}:"),
-        ("A mixed list: ", ".\nPick out the {c}:"),
-        ("Vocabulary: ", ".\nName the {c}:"),
-        ("Things: ", ".\nFind the {c}:"),
-        ("On the board: ", ".\nJust the {c}:"),
+        ("List: ", ".\n{C}:", "Which of them are {c}?"),
+        ("Words: ", ".\nOnly the {c}:", "Give me only the {c}."),
+        ("Here are some words: ", ".\nFrom these, the {c}:", "Which of these words are {c}?"),
+        ("Read this list: ", ".\nAnswer with the {c}:", "Answer with the {c} in it."),
+        ("Given: ", ".\nAll {c}:", "Name all {c} among them."),
+        ("Input: ", ".\nOutput, only {c}:", "Return nothing but the {c}."),
+        ("Sort these: ", ".\nThese are the {c}:", "Which ones would you put under {c}?"),
+        ("Collection: ", ".\nIts {c}:", "What {c} does it hold?"),
+        ("A mixed list: ", ".\nPick out the {c}:", "Pick out the {c}."),
+        ("Vocabulary: ", ".\nName the {c}:", "Tell me which words are {c}."),
+        ("Things: ", ".\nFind the {c}:", "Find the {c} for me."),
+        ("On the board: ", ".\nJust the {c}:", "Just the {c}, please."),
     ),
     (
         _Shot("red, oak, violin, green, pine, flute", "colours", "red, green"),
@@ -83,18 +84,18 @@ FIT_WORDINGS = _Wording.several(
 TEST_WORDINGS = _Wording.several(
     "test",
     (
-        ("Items: ", ".\n{C}:"),
-        ("Entries: ", ".\nThe {c}:"),
-        ("Take these words: ", ".\nShow the {c}:"),
-        ("Terms: ", ".\nList the {c}:"),
-        ("Word bank: ", ".\nChoose the {c}:"),
-        ("Consider: ", ".\nAmong them, the {c}:"),
-        ("Notes: ", ".\nKeep the {c}:"),
-        ("Row: ", ".\nExtract the {c}:"),
-        ("The words are: ", ".\nHere are the {c}:"),
-        ("Set: ", ".\nEvery one of the {c}:"),
-        ("Data: ", ".\nSelected {c}:"),
-        ("In the notebook: ", ".\nWrite down the {c}:"),
+        ("Items: ", ".\n{C}:", "Which items are {c}?"),
+        ("Entries: ", ".\nThe {c}:", "What are the {c}?"),
+        ("Take these words: ", ".\nShow the {c}:", "Show me the {c}."),
+        ("Terms: ", ".\nList the {c}:", "List those that are {c}."),
+        ("Word bank: ", ".\nChoose the {c}:", "Choose the {c}."),
+        ("Consider: ", ".\nAmong them, the {c}:", "Which among them are {c}?"),
+        ("Notes: ", ".\nKeep the {c}:", "Keep the {c} and drop the rest."),
+        ("Row: ", ".\nExtract the {c}:", "Extract the {c}."),
+        ("The words are: ", ".\nHere are the {c}:", "Which of the words are {c}?"),
+        ("Set: ", ".\nEvery one of the {c}:", "Say every one that belongs to the {c}."),
+        ("Data: ", ".\nSelected {c}:", "Select the {c}."),
+        ("In the notebook: ", ".\nWrite down the {c}:", "Write down the {c}."),
     ),
     (
         _Shot("piano, gold, lawyer, guitar, silver, teacher", "instruments", "piano, guitar"),
@@ -102,7 +103,6 @@ TEST_WORDINGS = _Wording.several(
         _Shot("winter, steel, drum, summer, brass, trumpet", "seasons", "winter, summer"),
     ),
 )
-CHAT = "Here is a list of words: {list}. Which of them are {c}?"
 
 
 def filter(
@@ -257,7 +257,7 @@ def _example(
     tokenizer: Any, form: Format, chosen: list[tuple[str, str]], wording: _Wording, asked: str
 ) -> Example:
     if form == "chat":
-        before, after = CHAT.replace("{c}", asked).split("{list}")
+        before, after = wording.opening, f". {_asked(wording.question, asked)}"
         reply = "Answer:"
     else:
         before = (wording.shots if form == "few-shot" else "") + wording.opening
