@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from toy_answers import small_ioi
 
 import headwise
 from headwise.circuits.interventions import choose_edges, intervene
@@ -15,8 +16,7 @@ from headwise.cli.main import main
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.show.circuits.task_effects import claim_lines, task_effects_report
-from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
-from headwise.toy.language import sentences
+from headwise.tasks.answers.types import AnswerSet
 from headwise.toy.small_lm import DATA
 
 
@@ -27,14 +27,7 @@ def small() -> Model:
 
 @pytest.fixture(scope="module")
 def task(small: Model) -> AnswerSet:
-    def token(word: str) -> int:
-        return small.tokenizer.convert_tokens_to_ids(word)
-
-    made = [
-        AnswerPrompt(s.text, s.answer, s.wrong, {"order": s.order}, token(s.answer), token(s.wrong))
-        for s in sentences(6, 0, "task effects")
-    ]
-    return AnswerSet("small-ioi", tuple(made))
+    return small_ioi(small, 6, "task effects")
 
 
 @pytest.fixture(scope="module")

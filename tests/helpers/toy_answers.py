@@ -11,6 +11,7 @@ import headwise
 from headwise.model.model import Model
 from headwise.scale.folder import WORK
 from headwise.scale.work import CHUNKS
+from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
 from headwise.toy.language import sentences
 from headwise.toy.small_lm import DATA
 
@@ -35,6 +36,19 @@ def answer_lines(count: int) -> list[dict[str, Any]]:
         }
         for s in list(found.values())[:count]
     ]
+
+
+def small_ioi(model: Model, count: int, salt: str) -> AnswerSet:
+    """Sentences of the small model's own language, with whom it should name."""
+
+    def token(word: str) -> int:
+        return model.tokenizer.convert_tokens_to_ids(word)
+
+    made = (
+        AnswerPrompt(s.text, s.answer, s.wrong, {"order": s.order}, token(s.answer), token(s.wrong))
+        for s in sentences(count, 0, salt)
+    )
+    return AnswerSet("small-ioi", tuple(made))
 
 
 def labelled_lines() -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tiny import prompts_of, tiny
-from toy_answers import contents, kept
+from toy_answers import contents, kept, small_ioi
 
 import headwise
 from headwise.bases.cell import split_cell
@@ -23,7 +23,6 @@ from headwise.sparsity.cells import PromptCell, split_cells
 from headwise.sparsity.result import SparsityResult
 from headwise.sparsity.study import choose, find_sparsity, reconstruction
 from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
-from headwise.toy.language import sentences
 from headwise.toy.small_lm import DATA
 from headwise.types import Cell, Head
 
@@ -36,14 +35,7 @@ def small() -> Model:
 
 @pytest.fixture(scope="module")
 def task(small: Model) -> AnswerSet:
-    def token(word: str) -> int:
-        return small.tokenizer.convert_tokens_to_ids(word)
-
-    made = [
-        AnswerPrompt(s.text, s.answer, s.wrong, {"order": s.order}, token(s.answer), token(s.wrong))
-        for s in sentences(12, 0, "sparsity")
-    ]
-    return AnswerSet("small-ioi", tuple(made))
+    return small_ioi(small, 12, "sparsity")
 
 
 @pytest.fixture(scope="module")
