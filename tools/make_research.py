@@ -58,7 +58,9 @@ def research_page() -> str:
         for part in PARTS[work]:
             said = "<br>".join(dict.fromkeys(f"`headwise {commands[name]}`" for name in part.studies))
             kind = PAGES[part.studies[0].split("-")[0]]
-            lines.append(f"| {part.place} | {_cell(part.says)} | {said} | [{kind}](../results/{kind}.md) |")
+            lines.append(
+                f"| {part.place} | {table_cell(part.says)} | {said} | [{kind}](../results/{kind}.md) |"
+            )
         lines.append("")
     lines += ["## The paper's equations\n", "| equation | what | command | page |", "|---|---|---|---|"]
     for numbers, what, command, page in EQUATIONS:
@@ -87,7 +89,7 @@ def _commands(work: Work) -> dict[str, str]:
     return found
 
 
-def _cell(text: str) -> str:
+def table_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -159,11 +161,31 @@ def test_what_is_done_is_not_done_again(
         reproduce("talk", out=tmp_path, quick=True)
 
 
-def test_a_study_that_fails_says_so_in_one_line_and_is_made_the_next_time(
+def test_a_study_that_is_refused_is_left_out_with_the_reason_and_tried_the_next_time(
     one_study: Callable[..., None], tmp_path: Path
 ) -> None:
     one_study("toy alignment --seeds 0")
-    with pytest.raises(HeadwiseError, match=r"the study pair ended with 2: .*--seeds.*pair\.txt") as refusal:
+    found = reproduce("talk", out=tmp_path)
+    assert found.parts[0].reading is None and "--seeds" in found.parts[0].why_not
+    assert "\n" not in found.parts[0].why_not
+    assert not (tmp_path / "pair.json").exists() and not (tmp_path / "pair.part").exists()
+    assert "Left out" in reproduced_report(found).write(tmp_path / "report.html").read_text(encoding="utf-8")
+    one_study("toy alignment --seeds 1 --steps 20")
+    assert reproduce("talk", out=tmp_path).parts[0].reading is not None
+
+
+def test_a_study_that_breaks_ends_the_run_in_one_line(
+    one_study: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_study("toy alignment --seeds 1 --steps 20")
+
+    def broken(*given: Any, said: Any, printed: Any) -> subprocess.Popen[Any]:
+        return subprocess.Popen(
+            [sys.executable, "-c", "raise SystemExit('lost')"], stderr=said, stdout=printed
+        )
+
+    monkeypatch.setattr(module, "begin_command", broken)
+    with pytest.raises(HeadwiseError, match=r"the study pair ended with 1: lost .*pair\.txt") as refusal:
         reproduce("talk", out=tmp_path)
     assert "\n" not in str(refusal.value)
     assert not (tmp_path / "pair.json").exists()
@@ -176,8 +198,7 @@ def test_a_folder_of_others_is_left_alone(one_study: Callable[..., None], tmp_pa
     with pytest.raises(HeadwiseError, match="holds other files"):
         reproduce("talk", out=tmp_path / "mine")
     assert [one.name for one in (tmp_path / "mine").iterdir()] == ["letter.txt"]
-    with pytest.raises(HeadwiseError, match="ended with 2"):
-        reproduce("talk", out=tmp_path / "new", quick=True)
+    reproduce("talk", out=tmp_path / "new", quick=True)
     with pytest.raises(HeadwiseError, match="was begun for"):
         reproduce("talk", out=tmp_path / "new")
 

@@ -172,7 +172,10 @@ def probes_of(study: HeadStudy, fitted: Mapping[str, Fitted], *, seed: int, draw
 def _probe(item: BankFeature, fitted: Mapping[str, Fitted], place: int, *, seed: int, draws: int) -> Probe:
     of = [fitted[part] for part in (item.parts or (item.name,))]
     keys = torch.cat([f.keys[:, place] for f in of])
-    controls = {"principal components": principal_components(keys, item.rank)}
+    controls: dict[str, Subspace] = {}
+    # A few keys have fewer principal components than a feature may have dimensions: then there is no such control.
+    if item.rank <= len(keys):
+        controls["principal components"] = principal_components(keys, item.rank)
     means = [mean_difference(f.covariance, place) for f in of]
     means = [m for m in means if m.rank]
     if means:

@@ -47,6 +47,14 @@ class ResearchReading:
     """What decided it."""
 
 
+class StudyLeftOut(Exception):
+    """A reading asked for a study that was left out."""
+
+    def __init__(self, study: str) -> None:
+        super().__init__(study)
+        self.study = study
+
+
 @dataclass(frozen=True)
 class ResearchRuns:
     """The finished studies: what each command printed, by the study's name."""
@@ -55,10 +63,14 @@ class ResearchRuns:
     documents: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, study: str) -> Any:
+        if study not in self.documents:
+            raise StudyLeftOut(study)
         return self.documents[study]
 
     def rows(self, study: str, table: str) -> list[dict[str, Any]]:
         """A table of a study's run folder."""
+        if study not in self.documents:
+            raise StudyLeftOut(study)
         import pyarrow.parquet as pq
 
         return pq.read_table(self.folder / study / f"{table}.parquet").to_pylist()

@@ -23,6 +23,7 @@ from headwise.research.parts import (
     ResearchReading,
     ResearchRuns,
     ResearchStudy,
+    StudyLeftOut,
     Work,
     printed_document,
 )
@@ -36,6 +37,8 @@ from headwise.strings import shortened
 PARTS: dict[Work, tuple[ResearchPart, ...]] = {"paper": PAPER, "talk": TALK}
 FILE = "reproduced.json"
 SCHEMA = 1
+REFUSED = 2
+"""The exit status of a command that said in one line why it cannot be done."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +159,12 @@ def reproduce(
             left[study.name] = words.why
             continue
         begin(f"{study.name} ({number} of {len(STUDIES[work])})", 1)
+        made = _made(study.name, words, folder)
+        if isinstance(made, Missing):
+            left[study.name] = made.why
+            continue
         commands[study.name] = "headwise " + shlex.join(words)
-        documents[study.name] = _made(study.name, words, folder)
+        documents[study.name] = made
     runs = ResearchRuns(folder, documents)
     found = Reproduced(
         work,
@@ -225,7 +232,7 @@ def _without_sizes(words: Sequence[str]) -> list[str]:
 
 
 def _made(name: str, words: Sequence[str], folder: Path) -> Any:
-    """What the study's command printed, now or before."""
+    """What the study's command printed, now or before; or why this model was refused, which ends no other study."""
     file, log = folder / f"{name}.json", folder / f"{name}.txt"
     kept = printed_document(file) if file.is_file() else None
     if kept is not None and kept.get("command") == list(words):
@@ -244,11 +251,12 @@ def _made(name: str, words: Sequence[str], folder: Path) -> Any:
             end_command(process)
             raise
     if code:
+        part.unlink()
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["nothing"]
-        raise HeadwiseError(
-            f"the study {name} ended with {code}: {shortened(lines[-1].removeprefix('headwise: '), 300)} "
-            f"(see {str(log)!r})"
-        )
+        told = shortened(lines[-1].removeprefix("headwise: "), 300)
+        if code == REFUSED:
+            return Missing(told)
+        raise HeadwiseError(f"the study {name} ended with {code}: {told} (see {str(log)!r})")
     document = printed_document(part)
     write_json(file, {"command": list(words), "document": document})
     part.unlink()
@@ -267,4 +275,7 @@ def _read(
     made = tuple(commands[name] for name in part.studies if name in commands)
     if not made:
         return ReproducedPart(part, None, left[part.studies[0]], ())
-    return ReproducedPart(part, part.read(runs), "", made)
+    try:
+        return ReproducedPart(part, part.read(runs), "", made)
+    except StudyLeftOut as one:
+        return ReproducedPart(part, None, left[one.study], ())
