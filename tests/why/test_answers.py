@@ -12,8 +12,12 @@ from words import worded_model
 import headwise
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
+from headwise.tracing.table import log_odds_table
+from headwise.tracing.writes import PromptWrites
 from headwise.why.answers import after_answers, after_writing
+from headwise.why.consequence import set_row, without_cell
 from headwise.why.explain import explain
+from headwise.why.proof import removal_of
 
 IDS = [3, 14, 15, 9, 2, 6]
 
@@ -64,6 +68,51 @@ def test_the_question_is_asked_where_the_answers_part() -> None:
     assert (found.token_ids, found.answer) == ([*IDS, own[0]], other)
     assert after_answers(model, IDS, own, None).token_ids == IDS  # never: it is asked at the first
     assert after_answers(model, IDS, [7], 8).continued is None
+
+
+def _edited(model: Model, ids: list[int], answer: list[int], edits: list[Any]) -> float:
+    """Summed log-probability with edits made, one pass per token."""
+    total = 0.0
+    for i, token in enumerate(answer):
+        made = [one for one in edits if _last(one) < len(ids) + i]  # what comes after a token cannot reach it
+        logits = model.edit([[*ids, *answer[:i]]], made).logits[0, -1]
+        total += float(logits.double().log_softmax(-1)[token])
+    return total
+
+
+def _last(edit: Any) -> int:
+    return edit.positions if isinstance(edit.positions, int) else max(edit.positions)
+
+
+@pytest.mark.parametrize("query", [-1, 4])
+def test_whole_answers_without_the_cell_and_without_its_cause(variant: str, query: int) -> None:
+    model = tiny(variant, torch.float64)
+    answer, wrong = [5, 8, 9, 17], [5, 8, 30]
+    why = explain(model, IDS, answer=answer, wrong=wrong, head="L2H1", query=query, draws=19)
+    assert why.continued is not None and why.continued.answer is not None
+    up = PromptWrites(model.split([[*IDS, 5, 8]]), 0)
+    table, cause = log_odds_table(up, why.question.cell), why.who.headline
+    row = without_cell(table)
+    assert row is not None
+    for one, tokens in zip(why.consequence.summed, (answer, wrong), strict=True):
+        assert one.before == pytest.approx(_own(model, IDS, tokens), rel=1e-7)
+        plan = [set_row(up, why.question.cell, row)]
+        assert one.path == pytest.approx(_edited(model, IDS, tokens, plan), rel=1e-7)
+        assert one.path != pytest.approx(one.before, abs=1e-9)
+        if cause is None:
+            assert one.after is None
+        else:
+            edits = removal_of(up, why.question.cell, cause).edits()
+            assert one.after == pytest.approx(_edited(model, IDS, tokens, edits), rel=1e-7)
+    document = why.to_json()["consequence"]["summed"]
+    assert [one["before"] for one in document] == [one.before for one in why.consequence.summed]
+    # The whole of a short answer is its one token, whose effect the proof has.
+    single = explain(model, [*IDS, 5, 8], answer=9, wrong=[30, 31], head="L2H1", query=-1, draws=19)
+    assert single.consequence.path is not None
+    assert single.consequence.summed[0].path == pytest.approx(
+        single.consequence.path.log_probability, abs=1e-7
+    )
+    assert explain(model, IDS, answer=5, head="L2H1", draws=19).consequence.summed == ()
 
 
 def test_a_token_that_the_model_wrote_is_explained() -> None:

@@ -155,7 +155,7 @@ def test_the_document_has_the_keys_that_were_promised() -> None:
     for side in SIDES:
         assert {"writers", "signals", "after"} <= set(document["cause"][side])
     assert set(document["place"]) == {"content", "place", "interaction", "level"}
-    assert set(document["consequence"]) == {"raised", "lowered", "direct", "path"}
+    assert set(document["consequence"]) == {"raised", "lowered", "direct", "path", "summed"}
     assert all(set(word) == {"said", "value", "p"} for word in document["verdict"].values())
     assert set(document["verdict"]) == {"specific", "redundant", "matters"}
     assert set(document["basis"]) == {"kind", "frame", "hash"}

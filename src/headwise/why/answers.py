@@ -7,7 +7,7 @@ compared where they part: what they share is read as part of the prompt, and the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,9 +16,15 @@ from headwise.arguments import count
 from headwise.errors import HeadwiseError
 from headwise.strings import in_short, whole
 from headwise.tokens import Prompt, answer_token, one_position, shown
+from headwise.why.consequence import SummedEffect, set_row, without_cell
+from headwise.why.proof import removal_of
 
 if TYPE_CHECKING:
+    from headwise.model.edits import Edit
     from headwise.model.model import Model
+    from headwise.tracing.table import LogOddsTable
+    from headwise.tracing.writers import WriterSet
+    from headwise.tracing.writes import PromptWrites
 
 AnswerLike = str | int | Sequence[int]
 """An answer as users give it: text, a token id, or several."""
@@ -169,6 +175,39 @@ def after_writing(
 def continued_text(model: Model, ids: Sequence[int]) -> str:
     """Tokens after a prompt as text."""
     return "".join(shown(model.tokenizer, list(ids)))
+
+
+@torch.no_grad()
+def summed_effects(
+    up: PromptWrites, table: LogOddsTable, cause: WriterSet | None, continued: Continued
+) -> tuple[SummedEffect, ...]:
+    """Both answers as a whole, with the cell and its cause taken away where the question is asked.
+
+    Every pass reads the prompt and all of an answer, so that what is taken away counts for the later tokens, too.
+    """
+    cell, without = table.cell, without_cell(table)
+    plans: list[list[Edit]] = [[]]
+    if without is not None:
+        plans.append([set_row(up, cell, without)])
+    if cause is not None:
+        plans.append(removal_of(up, cell, cause).edits())
+    model, ids = up.stream.model, up.stream.token_ids[up.prompt]
+    prompt = list(ids[: len(ids) - continued.at])
+    edits = [replace(edit, prompt=copy) for copy, plan in enumerate(plans) for edit in plan]
+    made = []
+    for one in (continued.answer, continued.wrong):
+        if one is None:
+            continue
+        places = list(range(len(prompt) - 1, len(prompt) + len(one.token_ids) - 1))
+        read = [*prompt, *one.token_ids[:-1]]
+        logits = model.edit([read] * len(plans), edits, logits=places, start=up.stream.start).logits
+        scores = logits.double().log_softmax(-1)
+        wanted = torch.tensor(one.token_ids, device=scores.device).expand(len(plans), -1)
+        sums = scores.gather(2, wanted[..., None]).sum((1, 2)).tolist()
+        before = sums.pop(0)
+        path = None if without is None else sums.pop(0)
+        made.append(SummedEffect(one.text, before, path, None if cause is None else sums.pop(0)))
+    return tuple(made)
 
 
 # --- answers and their log-probabilities -----------------------------------------------------------------------------

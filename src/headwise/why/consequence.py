@@ -45,6 +45,20 @@ class DirectEffect:
 
 
 @dataclass(frozen=True)
+class SummedEffect:
+    """What becomes of an answer of several tokens: its log-probability, summed over its tokens, in edited passes."""
+
+    text: str
+    """The answer, as text."""
+    before: float
+    """Of the model as it is."""
+    path: float | None
+    """Without the cell; None where the row sees nothing else."""
+    after: float | None
+    """Without the cause; None where there is none."""
+
+
+@dataclass(frozen=True)
 class Consequence:
     """What one cell does to the next token.
 
@@ -60,6 +74,8 @@ class Consequence:
     """What it adds to the answer itself; None where the answer is made at another token."""
     path: Outcome | None = None
     """The model without the cell; None where the row sees nothing else."""
+    summed: tuple[SummedEffect, ...] = ()
+    """Answers of several tokens as a whole: the answer, then what it is compared with, where given."""
 
 
 def consequence(up: PromptWrites, cell: Cell, answer: AnswerIds, text: Callable[[int], str]) -> Consequence:

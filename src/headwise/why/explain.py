@@ -233,6 +233,11 @@ def explain_steps(
     yield Step("predicted", lambda: controlled(foreseen))
     with torch.no_grad():
         proof = prove(up, table, found, foreseen, chosen, rival, draws=draws, seed=seed)
+        done = replace(done, path=proof.path)
+        if continued is not None:
+            from headwise.why.answers import summed_effects
+
+            done = replace(done, summed=summed_effects(up, table, main, continued))
         elsewhere: tuple[Transfer, ...] = ()
         if others:
             clock.start("the same elsewhere")
@@ -249,7 +254,7 @@ def explain_steps(
         what=made,
         who=writers,
         place=place,
-        consequence=replace(done, path=proof.path),
+        consequence=done,
         proof=proof,
         verdict=verdict(proof, found),
         tables=tables,

@@ -30,6 +30,7 @@ def consequence_json(found: Consequence) -> dict[str, Any]:
         "lowered": [{"token": one.token, "logit": one.logit} for one in found.lowered],
         "direct": None if direct is None else {"answer": direct.answer, "lead": direct.lead},
         "path": None if found.path is None else outcome_json(found.path),
+        "summed": [asdict(one) for one in found.summed],
     }
 
 

@@ -208,6 +208,12 @@ def _does(why: Explanation) -> list[RenderableType]:
     if found.direct is not None:
         lead = f"{signed(found.direct.lead, 2)} of the lead over {quoted(why.answer.wrong_text)}"
         lines.append(f"adds {signed(found.direct.answer, 2)} to {quoted(why.answer.text)}, {lead}")
+    for one in found.summed:
+        without = ((one.path, "without this cell"), (one.after, "without its cause"))
+        said = [f"{value:.2f} {word}" for value, word in without if value is not None]
+        lines.append(
+            f"{quoted(one.text)} as a whole: {', '.join([f'log-probability {one.before:.2f}', *said])}"
+        )
     return [_heading("What it does with it"), *(Text(line) for line in lines)]
 
 
