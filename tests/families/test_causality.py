@@ -10,15 +10,14 @@ from tiny import prompts_of, tiny
 from tiny_circuits import two_answers
 
 from headwise.bases.basis import Bases
-from headwise.families.causality import (
-    CausalQuestion,
-    Signals,
-    exclusive,
-    grouped,
-    measure_causality,
-    removal_edits,
-)
+from headwise.families.causality import CausalQuestion, exclusive, measure_causality
+from headwise.families.halves import exchanged, halved
 from headwise.families.incidence import Element, Incidence
+from headwise.families.removals import Signals, grouped, removal_edits
+from headwise.intervals import wilson
+from headwise.model.edits import Edit, SetOutput
+from headwise.model.model import Model
+from headwise.model.outputs import head_outputs
 from headwise.model.reading import side_maps
 from headwise.model.stream import split
 from headwise.tracing.vectors import component_writes
@@ -96,6 +95,18 @@ def test_exclusive_features_are_frequent_in_one_family_and_rare_in_the_other() -
     assert exclusive(incidence, families, 1, 0) == [b]
 
 
+def _change(model: Model, question: CausalQuestion, edits: list[Edit]) -> float:
+    """What becomes of the answer's lead with some edits."""
+    token_ids = list(question.token_ids)
+    edited = model.edit([token_ids], edits).logits
+    clean = model.capture([token_ids], heads=[], want=(), logits="last").logits
+    assert edited is not None and clean is not None and question.wrong_id is not None
+    untouched, after = (
+        float(x[0, 0, question.answer_id] - x[0, 0, question.wrong_id]) for x in (clean, edited)
+    )
+    return after - untouched
+
+
 def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -117,14 +128,11 @@ def test_effects_are_those_of_edited_passes_and_do_not_depend_on_batching(
     for question in questions[:3]:
         up = PromptWrites(split(model, list(question.token_ids)), 0)
         edits = removal_edits(Signals(up).vectors(grouped(mine)))
-        edited = model.edit([list(question.token_ids)], edits).logits
-        clean = model.capture([list(question.token_ids)], heads=[], want=(), logits="last").logits
-        assert edited is not None and clean is not None and question.wrong_id is not None
-        difference = [
-            float(x[0, 0, question.answer_id] - x[0, 0, question.wrong_id]) for x in (clean, edited)
-        ]
-        changes.append(difference[1] - difference[0])
-    assert first.own.change.mean == pytest.approx(np.mean(changes), abs=1e-8)
+        changes.append(_change(model, question, edits))
+    tested = halved(families, [0, 1], np.arange(6), "prompt").tested[:3]
+    assert first.seen_own is not None and 0 < tested.sum() < 3
+    assert first.own.change.mean == pytest.approx(np.mean(np.array(changes)[tested]), abs=1e-8)
+    assert first.seen_own.change.mean == pytest.approx(np.mean(np.array(changes)[~tested]), abs=1e-8)
     assert first.own.change.low <= first.own.change.mean <= first.own.change.high
     assert first.gap.mean == pytest.approx(first.own.change.mean - first.other.change.mean)
     assert first.own.control.mean != first.own.change.mean
@@ -147,3 +155,78 @@ def test_families_without_exclusive_features_have_no_effect_to_report() -> None:
         [(0, 1)],
     )
     assert [(t.features, t.own) for t in tests] == [(0, None), (0, None)]
+
+
+def test_a_head_that_is_removed_writes_what_it_writes_on_average() -> None:
+    model = tiny("llama", torch.float64)
+    prompts = prompts_of(7, 8, 9, 10)
+    questions = [CausalQuestion(p, *two_answers(model, p)) for p in prompts]
+    rows = [[Element("", "L1H2"), Element("", "L2H0")]] * 2 + [[Element("", "L3H1")]] * 2
+    signals = _incidence([[Element("L0H0", "L2H0", "query", 0)]] * 4)  # nothing exclusive
+    found = measure_causality(
+        Bases.of(model), questions, signals, np.array([0, 0, 1, 1]), [(0, 1)], heads=_incidence(rows)
+    )
+    assert [(t.kind, t.features) for t in found] == [
+        ("signals", 0),
+        ("signals", 0),
+        ("heads", 2),
+        ("heads", 1),
+    ]
+    tested = int(np.flatnonzero(halved(np.array([0, 0, 1, 1]), [0, 1], np.arange(4), "prompt").tested)[0])
+    written = head_outputs(model, list(prompts[tested]), ["L1H2", "L2H0"])[0]
+    edits: list[Edit] = [SetOutput(head=head, value=value.mean(0)) for head, value in written.items()]
+    assert found[2].own is not None
+    assert found[2].own.change.mean == pytest.approx(_change(model, questions[tested], edits), abs=1e-8)
+    assert abs(found[2].own.change.mean) > 1e-6
+    assert set(found[2].claims) == {"own", "gap"} and not found[0].claims
+
+
+def test_what_only_the_tested_half_holds_is_not_chosen() -> None:
+    """A signal that every circuit of the tested half holds, and no other, would be chosen from all prompts."""
+    model = tiny("llama")
+    prompts = prompts_of(*[6] * 12)
+    families = np.array([0] * 6 + [1] * 6)
+    tested = halved(families, [0, 1], np.arange(12), "prompt").tested
+    chosen, late = (Element("L0H1", "L2H0", "query", c) for c in (0, 1))
+    rows = [
+        ([late] if tested[i] else [chosen]) if families[i] == 0 else [Element("MLP0", "L2H1", "key", 2)]
+        for i in range(12)
+    ]
+    incidence = _incidence(rows)
+    assert exclusive(incidence, families, 0, 1) == [chosen, late]
+    found = measure_causality(
+        Bases.of(model), [CausalQuestion(p, 3, 4) for p in prompts], incidence, families, [(0, 1)], controls=1
+    )
+    assert (found[0].features, found[0].chosen_on) == (1, 6)
+    assert found[0].own is not None and found[0].own.prompts == 3
+
+
+def test_exchanging_families_equals_the_obvious_loop() -> None:
+    values = torch.tensor([3.0, 2.5, 1.0, 0.5, 2.0, 0.0], dtype=torch.float64)
+    own = torch.tensor([True, True, False, False, True, False])
+    clusters = torch.tensor([0, 0, 1, 1, 2, 2])  # two of one family each, one of both
+    gaps = []
+    for pure in ((True, False), (False, True)):
+        for mixed in ((True, False), (False, True)):
+            given = torch.tensor([pure[0]] * 2 + [pure[1]] * 2 + list(mixed))
+            gaps.append(float(values[given].mean() - values[~given].mean()))
+    exact = sum(gap >= gaps[0] - 1e-9 for gap in gaps) / len(gaps)
+    p = exchanged(values, own, clusters, draws=9999, generator=torch.Generator().manual_seed(0))
+    assert p == pytest.approx(exact, abs=0.02)
+
+
+def test_wordings_that_differ_are_rarely_taken_for_families_and_a_real_gap_mostly_is() -> None:
+    generator = torch.Generator().manual_seed(0)
+    clusters = torch.arange(40) // 4
+    own = clusters < 5
+    plain, planted, naive = [], [], []
+    for _ in range(200):
+        values = torch.randn(10, generator=generator)[clusters] + 0.5 * torch.randn(40, generator=generator)
+        p = exchanged(values, own, clusters, draws=199, generator=generator)
+        plain.append(p <= 0.05)
+        each = exchanged(values, own, torch.arange(40), draws=199, generator=generator)
+        naive.append(each <= 0.05)
+        planted.append(exchanged(values + 2 * own, own, clusters, draws=199, generator=generator) <= 0.05)
+    assert wilson(sum(plain), 200)[0] <= 0.05
+    assert wilson(sum(naive), 200)[0] > 0.05  # exchanging prompts one by one calls wordings families
+    assert sum(planted) > 120

@@ -55,7 +55,12 @@ def test_the_whole_command_writes_tables_a_document_and_a_report(
     assert {"size", "representative", "labels"} <= set(document["families"][0])
     assert {"head", "side", "cosine", "ci"} <= set(document["heads"][0])
     tests = document["causality"]
-    assert len(tests) == 2 and all(t["features"] > 0 and t["own"]["prompts"] == 3 for t in tests)
+    assert [t["kind"] for t in tests] == ["signals", "signals", "heads", "heads"]
+    for t in tests[:2]:
+        assert t["features"] > 0 and t["own"]["prompts"] == 3 and t["chosen_on"] > 20
+        for one in t["claims"].values():
+            assert set(one) == {"null", "draws", "p", "q", "group", "supported"}
+    assert not any(t["features"] or t["claims"] for t in tests[2:])  # both families use the same heads
     out = run / "families"
     names = {path.name for path in out.iterdir()}
     assert names >= {

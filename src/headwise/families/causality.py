@@ -1,32 +1,44 @@
-"""Are a family's own signals causal for its own prompts? Take them out of prompts of both families and look.
+"""Are a family's own signals, and its own heads, causal for its own prompts? Take them out of both families' and look.
 
-Features that are *exclusive* to a family (held by at least ``OWN_SHARE`` of its circuits and by at most ``OTHER_SHARE``
-of the other's) are removed at every token: what the source component, a head with all it carried, wrote into that
-channel leaves the queries (or the keys) of the target head. What was written is taken from the clean pass; all removals
-are made in one edited pass. The control takes away as many signals of the same components into the same heads along
-channels that neither family uses there.
+What is *exclusive* to a family (held by at least ``OWN_SHARE`` of its circuits and by at most ``OTHER_SHARE`` of the
+other's) is chosen on one half of the prompts and removed in the other, whole wordings on one side of the split. On the
+very prompts of the choice an effect is nearly sure; it is given beside it for comparison. Signals and heads are removed
+as :mod:`headwise.families.removals` says, all of a set in one edited pass. The controls take away as many signals of
+the same components into the same heads along channels that neither family uses there, or as many other heads of the
+same layers. Two claims per set: the lead falls further than under the controls, and it does so by more than in the
+other family's prompts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from headwise.circuits.counterfactual import leads, unused
+from headwise.circuits.counterfactual import leads
+from headwise.claims import claims, sign_flips
 from headwise.errors import HeadwiseError
+from headwise.families.causal_test import CausalTest, FamilyEffect, RemovedKind
+from headwise.families.halves import Halves, exchanged, halved
 from headwise.families.incidence import Element, Incidence
-from headwise.intervals import estimated, picked
-from headwise.model.edits import AddVectors, Edit
+from headwise.families.removals import (
+    NOTHING,
+    RemovedHeads,
+    RemovedSignals,
+    Remover,
+    grouped,
+    unused_channels,
+    unused_heads,
+)
+from headwise.intervals import estimate, estimated, weights_of
 from headwise.model.stream import split
 from headwise.randomness import keyed
-from headwise.tracing.vectors import component_shares
 from headwise.tracing.writes import PromptWrites
-from headwise.types import AnswerIds, Component, Estimate, Head, Side, Signal
+from headwise.types import AnswerIds, Claim, Estimate, Head
 
 if TYPE_CHECKING:
     from headwise.bases.basis import Bases
@@ -42,90 +54,9 @@ PROMPTS = 40
 """Prompts per family in which signals are removed, one edited pass per draw each."""
 BOOTSTRAPS = 2000
 """Resamples of prompts per interval: a 95 % bound then rests on 50 of them."""
-
-ReadInput = tuple[Head, Side]
-"""Where a signal enters: what a head reads on one side."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FamilyEffect:
-    """What removing one set of features did to the answer in prompts of one family; 95 % intervals over prompts."""
-
-    family: int
-    """The family whose prompts these are, by number."""
-    prompts: int
-    """How many were edited."""
-    clean: float
-    """Mean logit difference, answer − wrong, untouched."""
-    change: Estimate
-    """Change of the answer's lead."""
-    control: Estimate
-    """Change when as many signals along unused channels leave."""
-    flips: float
-    """Share of prompts whose answer falls behind the wrong one."""
-    control_flips: float
-    """The same with the controls."""
-    size: float
-    """Length of what was removed, over that of the controls: how much more was written along the real channels."""
-
-    def to_row(self) -> dict[str, Any]:
-        """One row of a table."""
-        return {
-            "family": self.family,
-            "prompts": self.prompts,
-            "clean": self.clean,
-            "change": self.change.mean,
-            "low": self.change.low,
-            "high": self.change.high,
-            "control": self.control.mean,
-            "control_low": self.control.low,
-            "control_high": self.control.high,
-            "flips": self.flips,
-            "control_flips": self.control_flips,
-            "size": self.size,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class CausalTest:
-    """The features exclusive to one family, removed in its own prompts and in those of another."""
-
-    exclusive_to: int
-    """The family that holds the signals, by number."""
-    against: int
-    """The family that does not."""
-    features: int
-    """How many signals these are."""
-    heads: int
-    """Heads that these features enter."""
-    own: FamilyEffect | None = None
-    """What removing them did in the first family's prompts; None if there is nothing to remove."""
-    other: FamilyEffect | None = None
-    """The same in the other's prompts."""
-    gap: Estimate | None = None
-    """Change in own prompts minus change in the other's: negative, if the features matter more to their own."""
-
-    @property
-    def effects(self) -> dict[str, FamilyEffect | None]:
-        """By where they were measured: in own prompts, and in the other family's."""
-        return {"own": self.own, "other": self.other}
-
-    def to_row(self) -> dict[str, Any]:
-        """What a table says of the test in each row of its effects."""
-        gap = self.gap
-        return {
-            "exclusive_to": self.exclusive_to,
-            "against": self.against,
-            "features": self.features,
-            "heads": self.heads,
-            "gap": gap and gap.mean,
-            "gap_low": gap and gap.low,
-            "gap_high": gap and gap.high,
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        """The test with its effects."""
-        return {**self.to_row(), **{where: e and e.to_row() for where, e in self.effects.items()}}
+DRAWS = 9999
+"""Exchanges of families, and flips of signs, where there are too many to go through all."""
+GROUP = "all sets of signals and heads that were removed in this run, in their own prompts and against the other's"
 
 
 class Ticker(Protocol):
@@ -147,85 +78,21 @@ def exclusive(incidence: Incidence, families: np.ndarray, own: int, other: int) 
     return [incidence.features[i] for i in np.flatnonzero((mine >= OWN_SHARE) & (theirs <= OTHER_SHARE))]
 
 
-class Signals:
-    """What components wrote into channels of heads in one prompt, at every token."""
-
-    def __init__(self, up: PromptWrites) -> None:
-        self.up = up
-        self._shares: dict[tuple[ReadInput, Component], Tensor] = {}
-        self._maps: dict[Head, tuple[Tensor, Tensor]] = {}
-
-    def maps(self, head: Head) -> tuple[Tensor, Tensor]:
-        """G_d and G_s of a head as each row multiplies them: [T, d_head, channels] and [T, channels, d_head]."""
-        if head not in self._maps:
-            rows = [self.up.maps_at(head, row) for row in range(self.up.tokens)]
-            self._maps[head] = torch.stack([g for g, _ in rows]), torch.stack([g for _, g in rows])
-        return self._maps[head]
-
-    def shares(self, place: ReadInput, component: Component) -> Tensor:
-        """A component's share of a head's queries or keys: [T, d_head]."""
-        if (place, component) not in self._shares:
-            self._shares[place, component] = component_shares(self.up, *place, component)
-        return self._shares[place, component]
-
-    def vectors(self, members: Mapping[ReadInput, Sequence[Signal]]) -> dict[ReadInput, Tensor]:
-        """The sum of some signals at each place, in head space.
-
-        Of queries [T, d_head]; of keys [T rows, T, d_head], as each row sees them.
-        """
-        result = {}
-        for (head, side), listed in members.items():
-            query_map, key_map = self.maps(head)
-            total = torch.zeros((), dtype=torch.float64, device=self.up.device)
-            for signal in listed:
-                chosen, shares = list(signal.channels), self.shares((head, side), signal.writer)
-                if side == "query":
-                    read = torch.einsum("td,tdc->tc", shares, query_map[..., chosen])
-                    total = total + torch.einsum("tc,tcd->td", read, key_map[:, chosen])
-                else:
-                    read = torch.einsum("kd,tcd->tkc", shares, key_map[:, chosen])
-                    total = total + torch.einsum("tkc,tdc->tkd", read, query_map[..., chosen])
-            result[head, side] = total
-        return result
-
-
-def grouped(features: Sequence[Element]) -> dict[ReadInput, list[Signal]]:
-    """Features, as signals, by the head and side that they enter."""
-    result: dict[ReadInput, list[Signal]] = {}
-    for f in features:
-        side: Side = "query" if f.side == "query" else "key"
-        signal = Signal(Head.parse(f.target), side, Component.parse(f.source), (f.channel,))
-        result.setdefault((signal.head, side), []).append(signal)
-    return result
-
-
-def removal_edits(vectors: Mapping[ReadInput, Tensor]) -> list[Edit]:
-    """Edits that take vectors from every query of their heads, and from every key as each row sees it."""
-    made: list[Edit] = []
-    for (head, side), value in vectors.items():
-        if side == "query":
-            every = list(range(len(value)))
-            made.append(AddVectors(head=head, side="query", positions=every, value=-value))
-        elif bool((value == value[:1]).all()):
-            # The same for every row (no rotation, or the absolute frame): one edit for all of them.
-            every = list(range(len(value)))
-            made.append(AddVectors(head=head, positions=every, value=-value[0]))
-        else:
-            for row, taken in enumerate(value):
-                seen = list(range(row + 1))
-                made.append(AddVectors(head=head, positions=seen, value=-taken[: row + 1], seen_by=row))
-    return made
-
-
 @dataclass(frozen=True, eq=False)
 class _Set:
-    """The exclusive features of one family against another, with their controls."""
+    """What is exclusive to one family against another, with its controls."""
 
+    kind: RemovedKind
     own: int
     other: int
     features: list[Element]
-    variants: list[dict[ReadInput, list[Signal]]]
-    """The features, then the controls."""
+    variants: list[RemovedSignals] | list[RemovedHeads]
+    """The exclusive ones, then the controls."""
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What its random numbers are drawn by."""
+        return self.kind, self.own, self.other
 
 
 def measure_causality(
@@ -235,122 +102,214 @@ def measure_causality(
     families: np.ndarray,
     pairs: Sequence[tuple[int, int]],
     *,
+    heads: Incidence | None = None,
+    clusters: np.ndarray | None = None,
+    unit: str = "prompt",
     sample: int = PROMPTS,
     controls: int = CONTROLS,
     seed: int = 0,
     tick: Ticker | None = None,
 ) -> list[CausalTest]:
     """Both directions of every pair of families, in the basis that their circuits were traced in; ``questions`` are the
-    prompts in the order of the incidence's rows."""
+    prompts in the order of the incidences' rows, ``clusters`` which of them share a wording."""
     if any(f.channel < 0 for f in incidence.features[:1]):
         raise HeadwiseError("signals can only be removed by channel: give the incidence of kind 'signals'")
+    needed = sorted({f for pair in pairs for f in pair})
+    each = np.arange(len(families)) if clusters is None else clusters
+    halves = halved(families, needed, each, "prompt" if clusters is None else unit, seed=seed)
+    chosen_in = np.where(halves.tested, -1, families)
+    kinds: list[tuple[RemovedKind, Incidence]] = [("signals", incidence)]
+    if heads is not None:
+        kinds.append(("heads", heads))
     sets = [
-        _prepared(bases.model, incidence, families, own, other, controls, seed)
+        _prepared(bases.model, kind, found, chosen_in, own, other, controls, seed)
+        for kind, found in kinds
         for a, b in pairs
         for own, other in ((a, b), (b, a))
     ]
-    rows = {f: _sample(families, f, sample, seed) for pair in pairs for f in pair}
+    rows = {f: _sampled(families, halves.tested, f, sample, seed) for f in needed}
     total, done = sum(map(len, rows.values())), 0
-    outcomes: dict[tuple[int, int], list[np.ndarray]] = {}
-    """(set, family) -> per prompt [2, 1 + variants]: logit differences (untouched first) and lengths removed."""
+    outcomes: dict[tuple[int, int], dict[int, np.ndarray]] = {}
+    """(set, family) -> row -> [2, 1 + variants]: logit differences (untouched first) and lengths removed."""
     for family, chosen in rows.items():
         mine = [i for i, s in enumerate(sets) if family in (s.own, s.other) and s.features]
         for row in chosen.tolist():
             found = _run(bases, questions[row], [sets[i] for i in mine]) if mine else []
             for i, values in zip(mine, found, strict=True):
-                outcomes.setdefault((i, family), []).append(values)
+                outcomes.setdefault((i, family), {})[row] = values
             done += 1
             if tick:
                 tick(done, total)
-    return [
-        _tested(s, {f: np.stack(v) for (j, f), v in outcomes.items() if j == i}, seed)
+    made = [
+        _tested(s, {f: v for (j, f), v in outcomes.items() if j == i}, halves, chosen_in, seed)
         for i, s in enumerate(sets)
     ]
+    return _judged(made)
 
 
-def _sample(families: np.ndarray, family: int, most: int, seed: int) -> np.ndarray:
-    members = np.flatnonzero(families == family)
-    order = torch.randperm(len(members), generator=keyed(seed, "causality", family)).numpy()
-    return np.sort(members[order[:most]])
+def _sampled(families: np.ndarray, tested: np.ndarray, family: int, most: int, seed: int) -> np.ndarray:
+    """Prompts of a family that it is tested on, and half as many that the choice was made on."""
+    found = []
+    for half, count in ((True, most), (False, max(1, most // 2))):
+        members = np.flatnonzero((families == family) & (tested == half))
+        order = torch.randperm(len(members), generator=keyed(seed, "causality", family, half)).numpy()
+        found.append(members[order[:count]])
+    return np.sort(np.concatenate(found))
 
 
 def _prepared(
-    model: Model, incidence: Incidence, families: np.ndarray, own: int, other: int, controls: int, seed: int
+    model: Model,
+    kind: RemovedKind,
+    incidence: Incidence,
+    families: np.ndarray,
+    own: int,
+    other: int,
+    controls: int,
+    seed: int,
 ) -> _Set:
+    """What is exclusive among the prompts that ``families`` counts, and the controls for it."""
     features = exclusive(incidence, families, own, other)
-    members = grouped(features)
-    # A control must not hit a channel that either family uses there.
-    used: dict[ReadInput, set[int]] = {}
+    # A control must not hit what either family uses.
+    often = np.zeros(len(incidence.features), dtype=bool)
     for f in (own, other):
-        often = np.flatnonzero(incidence.frequency(np.flatnonzero(families == f)) >= OTHER_SHARE)
-        for place, listed in grouped([incidence.features[i] for i in often]).items():
-            used.setdefault(place, set()).update(channel for one in listed for channel in one.channels)
-    variants = [members]
-    for draw in range(controls):
-        generator = keyed(seed, "controls", own, other, draw)
-        variants.append(
-            {p: unused(m, model.d_head, generator, avoid=used.get(p, ())) for p, m in members.items()}
-        )
-    return _Set(own, other, features, variants)
+        often |= incidence.frequency(np.flatnonzero(families == f)) >= OTHER_SHARE
+    used = [incidence.features[i] for i in np.flatnonzero(often)]
+    draws = [keyed(seed, "controls", kind, own, other, draw) for draw in range(controls)]
+    if kind == "heads":
+        chosen = tuple(sorted(Head.parse(f.target) for f in features))
+        taken = {Head.parse(f.target) for f in used}
+        others = [unused_heads(chosen, taken, model.n_heads, generator) for generator in draws]
+        return _Set(kind, own, other, features, [chosen, *others])
+    members, there = grouped(features), grouped(used)
+    channels = [unused_channels(members, there, model.d_head, generator) for generator in draws]
+    return _Set(kind, own, other, features, [members, *channels])
 
 
 def _run(bases: Bases, question: CausalQuestion, sets: Sequence[_Set]) -> list[np.ndarray]:
     """One prompt, untouched and with every variant of every set removed."""
     model = bases.model
+    heads = {head for s in sets if s.kind == "heads" for variant in s.variants for head in variant}
     with torch.no_grad():
         stream = split(model, list(question.token_ids))
-        signals = Signals(PromptWrites(stream, 0, bases))
-        plans: list[dict[ReadInput, Tensor]] = [{}]
-        plans += [signals.vectors(variant) for s in sets for variant in s.variants]
-        edits = [removal_edits(plan) for plan in plans]
+        remover = Remover(model, PromptWrites(stream, 0, bases), heads)  # pyright: ignore[reportArgumentType]
+        plans = [NOTHING, *(remover.removed(variant) for s in sets for variant in s.variants)]
         answer = AnswerIds(question.answer_id, question.wrong_id)
+        edits = [plan.edits for plan in plans]
         differences = leads(model, question.token_ids, edits, answer, clean=stream.clean_pass(0))
-    lengths = [float(torch.stack([_size(v) for v in p.values()]).sum().sqrt()) if p else 0.0 for p in plans]
     result, at = [], 1
     for s in sets:
         stop = at + len(s.variants)
-        result.append(np.array([[differences[0], *differences[at:stop]], [0.0, *lengths[at:stop]]]))
+        lengths = [plan.length for plan in plans[at:stop]]
+        result.append(np.array([[differences[0], *differences[at:stop]], [0.0, *lengths]]))
         at = stop
     return result
 
 
-def _size(vectors: Tensor) -> Tensor:
-    """The square of how much is taken from a head's queries, or on average over rows from its keys."""
-    total = vectors.square().sum()
-    return total if vectors.ndim == 2 else total / len(vectors)
-
-
-def _tested(s: _Set, outcomes: Mapping[int, np.ndarray], seed: int) -> CausalTest:
+def _tested(
+    s: _Set,
+    outcomes: Mapping[int, Mapping[int, np.ndarray]],
+    halves: Halves,
+    chosen_in: np.ndarray,
+    seed: int,
+) -> CausalTest:
     test = CausalTest(
+        kind=s.kind,
         exclusive_to=s.own,
         against=s.other,
         features=len(s.features),
         heads=len({f.target for f in s.features}),
+        chosen_on=int(np.isin(chosen_in, (s.own, s.other)).sum()),
+        unit=halves.unit,
     )
-    if s.own not in outcomes or s.other not in outcomes:
+    new = {f: [row for row in found if halves.tested[row]] for f, found in outcomes.items()}
+    if not (new.get(s.own) and new.get(s.other)):
         return test
-    own, drawn = _effect(s, s.own, outcomes[s.own], seed)
-    other, drawn_other = _effect(s, s.other, outcomes[s.other], seed)
-    prompts = own.prompts + other.prompts
-    gap = estimated(own.change.mean - other.change.mean, drawn - drawn_other, prompts)
-    return replace(test, own=own, other=other, gap=gap)
+    seen = {f: [row for row in found if not halves.tested[row]] for f, found in outcomes.items()}
+    effects = {
+        (half, f): _effect(
+            s, f, np.stack([outcomes[f][row] for row in rows]), halves.clusters[rows], half, seed
+        )
+        for half, chosen in (("tested", new), ("chosen", seen))
+        for f, rows in chosen.items()
+        if rows
+    }
+    rows = new[s.own] + new[s.other]
+    values = np.stack(
+        [outcomes[s.own][row] for row in new[s.own]] + [outcomes[s.other][row] for row in new[s.other]]
+    )
+    own = torch.arange(len(rows)) < len(new[s.own])
+    which = torch.from_numpy(halves.clusters[rows])
+    return replace(
+        test,
+        own=effects["tested", s.own],
+        other=effects["tested", s.other],
+        seen_own=effects.get(("chosen", s.own)),
+        seen_other=effects.get(("chosen", s.other)),
+        gap=_gap(torch.from_numpy(_changes(values)[0]), own, which, s, seed),
+        claims=_alone(values, own, which, halves.unit, s, seed),
+    )
 
 
-def _effect(s: _Set, family: int, values: np.ndarray, seed: int) -> tuple[FamilyEffect, Tensor]:
-    """The effect in prompts of one family, and the changes that resamples of them have [draws]."""
+def _changes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Per prompt the lead's change without the set, and the mean of its changes under the controls."""
+    leads = values[:, 0]
+    return leads[:, 1] - leads[:, 0], (leads[:, 2:] - leads[:, :1]).mean(1)
+
+
+def _alone(values: np.ndarray, own: Tensor, which: Tensor, unit: str, s: _Set, seed: int) -> dict[str, Claim]:
+    """Both claims about a set, before they are corrected with those of the others."""
+    change, control = _changes(values)
+    lost = torch.from_numpy(control - change)
+    p, flips = sign_flips(lost[own], which[own], draws=DRAWS, generator=keyed(seed, "own", *s.key))
+    apart = exchanged(lost, own, which, draws=DRAWS, generator=keyed(seed, "gap", *s.key))
+    tested = {
+        "own": (
+            p,
+            f"controls of the same {'layers' if s.kind == 'heads' else 'heads and writers'}, exchanged by {unit}",
+            flips,
+        ),
+        "gap": (apart, f"the two families' prompts exchanged by {unit}", DRAWS),
+    }
+    return {name: claims([p], null=null, draws=n, group=GROUP)[0] for name, (p, null, n) in tested.items()}
+
+
+def _judged(tests: Sequence[CausalTest]) -> list[CausalTest]:
+    """The same, all claims of the run corrected together."""
+    alone = [(i, name, one) for i, test in enumerate(tests) for name, one in test.claims.items()]
+    together = claims([one.p for _, _, one in alone], null="", draws=0, group=GROUP)
+    held: list[dict[str, Claim]] = [{} for _ in tests]
+    for (i, name, one), both in zip(alone, together, strict=True):
+        held[i][name] = replace(one, q=both.q, supported=both.supported)
+    return [replace(test, claims=found) for test, found in zip(tests, held, strict=True)]
+
+
+def _gap(change: Tensor, own: Tensor, which: Tensor, s: _Set, seed: int) -> Estimate:
+    """Mean change of own prompts less that of the others, clusters resampled."""
+    weights = weights_of(which, len(change), BOOTSTRAPS, keyed(seed, "gap interval", *s.key))
+    mine, theirs = weights * own, weights * ~own
+    drawn = mine @ change / mine.sum(1) - theirs @ change / theirs.sum(1)
+    apart = change[own].mean() - change[~own].mean()
+    return estimated(apart, drawn, len(change), len(which.unique()))
+
+
+def _effect(
+    s: _Set, family: int, values: np.ndarray, clusters: np.ndarray, half: str, seed: int
+) -> FamilyEffect:
     leads, lengths = values[:, 0], values[:, 1]
-    change, control = leads[:, 1] - leads[:, 0], (leads[:, 2:] - leads[:, :1]).mean(1)
-    n, ahead = len(leads), leads[:, :1] > 0
-    picks = picked(n, BOOTSTRAPS, keyed(seed, "causal bootstrap", s.own, s.other, family)).numpy()
-    drawn, drawn_control = (torch.from_numpy(x[picks].mean(1)) for x in (change, control))
-    effect = FamilyEffect(
+    change, control = _changes(values)
+    ahead, which = leads[:, :1] > 0, torch.from_numpy(clusters)
+    key = "causal", *s.key, family, half
+
+    def over(found: np.ndarray, name: str) -> Estimate:
+        return estimate(torch.from_numpy(found), seed, name, *key, clusters=which)
+
+    return FamilyEffect(
         family=family,
-        prompts=n,
+        prompts=len(leads),
         clean=float(leads[:, 0].mean()),
-        change=estimated(float(change.mean()), drawn, n),
-        control=estimated(float(control.mean()), drawn_control, n),
+        change=over(change, "change"),
+        control=over(control, "control"),
         flips=float(((leads[:, 1:2] <= 0) & ahead).mean()),
         control_flips=float(((leads[:, 2:] <= 0) & ahead).mean()),
         size=float(lengths[:, 1].mean() / max(float(lengths[:, 2:].mean()), 1e-12)),
     )
-    return effect, drawn

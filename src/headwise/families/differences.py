@@ -268,9 +268,13 @@ def _causal(found: FamiliesResult, pair: tuple[int, int]) -> list[str]:
         if {test.exclusive_to, test.against} != set(pair) or not (test.own and test.other and test.gap):
             continue
         own, gap = found.families[test.exclusive_to].name, test.gap
+        held = " and ".join(
+            f"{what} {'supported' if test.claims[name].supported else 'not shown'} (q {test.claims[name].q:.3f})"
+            for name, what in (("own", "more than under controls:"), ("gap", "more than in the other's:"))
+        )
         said.append(
-            f"Without the {counted(test.features, 'signal')} of {own} alone the lead changes by "
-            f"{test.own.change.mean:+.2f} in its own prompts and {test.other.change.mean:+.2f} in the other's "
-            f"(difference {gap.mean:+.2f}, {gap.low:+.2f} to {gap.high:+.2f})."
+            f"Without the {counted(test.features, test.kind[:-1])} of {own} alone, chosen on other prompts, the lead "
+            f"changes by {test.own.change.mean:+.2f} in its own prompts and {test.other.change.mean:+.2f} in the "
+            f"other's (difference {gap.mean:+.2f}, {gap.low:+.2f} to {gap.high:+.2f}); {held}."
         )
     return said

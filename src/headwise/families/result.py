@@ -17,7 +17,8 @@ from headwise.claims import claim
 from headwise.errors import HeadwiseError
 from headwise.families.agreement import LabelAgreement
 from headwise.families.averaging import Averaging
-from headwise.families.causality import CONTROLS, CausalTest
+from headwise.families.causal_test import CausalTest
+from headwise.families.causality import CONTROLS
 from headwise.families.cluster import Clustering
 from headwise.families.compare import HeadComparison
 from headwise.families.distance import jaccard

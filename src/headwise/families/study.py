@@ -28,6 +28,7 @@ from headwise.progress import Progress
 from headwise.scale.folder import refuse_taken
 from headwise.strings import counted, natural
 from headwise.survey.records import CircuitRun
+from headwise.tasks.clusters import clusters_of
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -110,12 +111,16 @@ def find_families(
     causality = []
     tested = list(combinations(sorted(largest[:TESTED]), 2))
     if model is not None and tested:
+        shared = clusters_of([run.labels[p] for p in compared])
         causality = measure_causality(
             Bases.named(model, run.basis, "this run"),
             questions(run, compared),
             signals,
             labels,
             tested,
+            heads=incidence(run.edges, compared, "heads"),
+            clusters=shared.which.numpy(),
+            unit=shared.name,
             sample=sample,
             controls=CONTROLS,
             seed=seed,

@@ -281,18 +281,18 @@ def cosines(found: FamiliesResult, first: int, second: int) -> go.Figure:
 
 
 def causality_bars(found: FamiliesResult) -> go.Figure:
-    """Change of the answer's lead when a family's own signals leave, in its own and in other prompts, with controls."""
+    """Change of the answer's lead when a family's own signals or heads leave, in its and in other prompts; controls."""
     tests = [t for t in found.causality if t.own is not None and t.other is not None]
     labels = [
-        f"{counted(t.features, 'signal')} of {_called(found, t.exclusive_to)},\nnot of {_called(found, t.against)}"
+        f"{counted(t.features, t.kind[:-1])} of {_called(found, t.exclusive_to)},\nnot of {_called(found, t.against)}"
         for t in tests
     ]
     figure = go.Figure()
     kinds = (
         ("own", "change", PALETTE[1], "in own prompts"),
         ("other", "change", PALETTE[5], "in the other's prompts"),
-        ("own", "control", NEUTRAL, "unused channels, own prompts"),
-        ("other", "control", FAINT, "unused channels, the other's"),
+        ("own", "control", NEUTRAL, "control, own prompts"),
+        ("other", "control", FAINT, "control, the other's"),
     )
     for where, what, colour, name in kinds:
         estimates = [getattr(t.effects[where], what) for t in tests]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from headwise.families.causality import CONTROLS, OTHER_SHARE, OWN_SHARE
+from headwise.families.causality import CONTROLS, GROUP, OTHER_SHARE, OWN_SHARE
 from headwise.families.cluster import LEVEL, SMALLEST_SHARE, STABLE
 from headwise.families.compare import FEWEST_PROMPTS, OPPOSITE, SAME
 from headwise.show.families import figures
@@ -15,10 +15,11 @@ from headwise.show.families.terminal import averaged, composition, verdict
 from headwise.show.kit.markdown import Prose, literal
 from headwise.show.kit.report import Block, Figure, Markdown, Report, Section, Table
 from headwise.show.kit.table import TableColumn, TableColumns
+from headwise.strings import counted
 
 if TYPE_CHECKING:
     from headwise.families.agreement import LabelAgreement
-    from headwise.families.causality import CausalTest, FamilyEffect
+    from headwise.families.causal_test import CausalTest, FamilyEffect
     from headwise.families.compare import HeadComparison
     from headwise.families.differences import Difference
     from headwise.families.named import NamedFamilies
@@ -293,9 +294,9 @@ def _causality(found: FamiliesResult) -> list[Block]:
         if effect is not None
     ]
     columns: TableColumns[tuple[CausalTest, str, FamilyEffect]] = {
-        "signals of": lambda row: names[row[0].exclusive_to],
+        "removed": lambda row: counted(row[0].features, row[0].kind[:-1]),
+        "of": lambda row: names[row[0].exclusive_to],
         "not of": lambda row: names[row[0].against],
-        "signals": lambda row: row[0].features,
         "measured in": lambda row: row[1],
         "prompts": lambda row: row[2].prompts,
         "lead": lambda row: row[2].clean,
@@ -306,18 +307,35 @@ def _causality(found: FamiliesResult) -> list[Block]:
         "flips": lambda row: row[2].flips,
         "control flips": lambda row: row[2].control_flips,
         "size to control": lambda row: row[2].size,
-        "own − other": lambda row: row[0].gap and row[0].gap.mean,
-        TableColumn(name="low"): lambda row: row[0].gap and row[0].gap.low,
-        TableColumn(name="high"): lambda row: row[0].gap and row[0].gap.high,
+        TableColumn(name="q, own", format=".3f"): lambda row: _of(row, "own", "q"),
+        "supported": lambda row: _of(row, "own", "supported"),
+        "own − other": lambda row: None if _seen(row) else row[0].gap and row[0].gap.mean,
+        TableColumn(name="low"): lambda row: None if _seen(row) else row[0].gap and row[0].gap.low,
+        TableColumn(name="high"): lambda row: None if _seen(row) else row[0].gap and row[0].gap.high,
+        TableColumn(name="q, own − other", format=".3f"): lambda row: _of(row, "gap", "q"),
+        TableColumn(name="supported"): lambda row: _of(row, "gap", "supported"),
     }
     blocks: list[Block] = [
-        Markdown(PROSE("causality", own=OWN_SHARE, other=OTHER_SHARE, controls=CONTROLS)),
+        Markdown(PROSE("causality", own=OWN_SHARE, other=OTHER_SHARE, controls=CONTROLS, group=GROUP)),
     ]
     if measured:
         table = Table.of(measured, columns)
         blocks.append(Figure(figures.causality_bars(found), "95 % intervals over prompts.", table))
     none = [t for t in found.causality if t.own is None]
     if none:
-        pairs = "; ".join(f"{names[t.exclusive_to]} against {names[t.against]}" for t in none)
+        pairs = "; ".join(f"{t.kind} of {names[t.exclusive_to]} against {names[t.against]}" for t in none)
         blocks.append(Markdown(PROSE("nothing exclusive", pairs=pairs)))
     return blocks
+
+
+def _seen(row: tuple[CausalTest, str, FamilyEffect]) -> bool:
+    """Whether these are prompts that the choice was made on, of which nothing is claimed."""
+    return row[1].endswith("chosen on")
+
+
+def _of(row: tuple[CausalTest, str, FamilyEffect], name: str, what: str) -> Any:
+    """q or verdict of one of the test's claims, in the row of its own held-out prompts."""
+    if row[1] != "own":
+        return None
+    value = getattr(row[0].claims[name], what)
+    return value if what == "q" else "yes" if value else "no"

@@ -9,9 +9,10 @@ from rich.text import Text
 
 from headwise.show.kit.terminal import table
 from headwise.show.naming.known import names_lines
+from headwise.strings import counted
 
 if TYPE_CHECKING:
-    from headwise.families.causality import FamilyEffect
+    from headwise.families.causal_test import CausalTest, FamilyEffect
     from headwise.families.named import NamedFamilies
     from headwise.families.result import FamiliesResult
 
@@ -167,18 +168,32 @@ def _causality(found: FamiliesResult) -> list[RenderableType]:
     for t in found.causality:
         gap = "" if t.gap is None else f"{t.gap.mean:+.2f} ({t.gap.low:+.2f} to {t.gap.high:+.2f})"
         rows.append(
-            (names[t.exclusive_to], names[t.against], str(t.features), _effect(t.own), _effect(t.other), gap)
+            (
+                counted(t.features, t.kind[:-1]),
+                names[t.exclusive_to],
+                names[t.against],
+                _effect(t.own) + _claimed(t, "own"),
+                _effect(t.other),
+                gap + _claimed(t, "gap"),
+            )
         )
     columns = (
-        "signals of",
+        "removed",
+        "of",
         "not of",
-        "number",
         "in own prompts (control)",
         "in the other's (control)",
         "own − other",
     )
-    title = "Change of the lead when signals exclusive to a family leave"
+    title = (
+        "Change of the lead when what is exclusive to a family leaves; chosen on other prompts; * supported"
+    )
     return [table(columns, rows, title=title)]
+
+
+def _claimed(test: CausalTest, name: str) -> str:
+    one = test.claims.get(name)
+    return "" if one is None else f" q {one.q:.3f}{'*' if one.supported else ''}"
 
 
 def _effect(effect: FamilyEffect | None) -> str:
