@@ -23,7 +23,7 @@ from headwise.circuits.counterfactual import leads
 from headwise.claims import claims, sign_flips
 from headwise.errors import HeadwiseError
 from headwise.families.causal_test import CausalTest, FamilyEffect, RemovedKind
-from headwise.families.halves import Halves, exchanged, halved
+from headwise.families.halves import HalvedPrompts, exchanged, halved
 from headwise.families.incidence import Element, Incidence
 from headwise.families.removals import (
     NOTHING,
@@ -208,7 +208,7 @@ def _run(bases: Bases, question: CausalQuestion, sets: Sequence[_Set]) -> list[n
 def _tested(
     s: _Set,
     outcomes: Mapping[int, Mapping[int, np.ndarray]],
-    halves: Halves,
+    halves: HalvedPrompts,
     chosen_in: np.ndarray,
     seed: int,
 ) -> CausalTest:

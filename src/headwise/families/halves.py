@@ -22,7 +22,7 @@ LEAST = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Halves:
+class HalvedPrompts:
     """Which prompts something is tested on, and what of them belongs together."""
 
     tested: np.ndarray
@@ -35,7 +35,7 @@ class Halves:
 
 def halved(
     families: np.ndarray, needed: Sequence[int], clusters: np.ndarray, unit: str, *, seed: int = 0
-) -> Halves:
+) -> HalvedPrompts:
     """Split prompts by whole clusters, or by prompts where that leaves a family of ``needed`` without a half.
 
     >>> families = np.array([0, 0, 0, 0, 1, 1, 1, 1])
@@ -48,9 +48,9 @@ def halved(
     whole = _dealt(families, clusters, seed)
     counts = [int((whole[families == f] == half).sum()) for f in needed for half in (True, False)]
     if min(counts, default=0) >= LEAST:
-        return Halves(whole, clusters, unit)
+        return HalvedPrompts(whole, clusters, unit)
     each = np.arange(len(families))
-    return Halves(_dealt(families, each, seed), each, "prompt")
+    return HalvedPrompts(_dealt(families, each, seed), each, "prompt")
 
 
 def _dealt(families: np.ndarray, clusters: np.ndarray, seed: int) -> np.ndarray:

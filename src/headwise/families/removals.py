@@ -104,14 +104,14 @@ def removal_edits(vectors: Mapping[ReadInput, Tensor]) -> list[Edit]:
 
 
 @dataclass(frozen=True, eq=False)
-class Removed:
+class TakenAway:
     """Edits that take something away, and the length of what they take."""
 
     edits: list[Edit]
     length: float
 
 
-NOTHING = Removed([], 0.0)
+NOTHING = TakenAway([], 0.0)
 
 
 class Remover:
@@ -122,12 +122,12 @@ class Remover:
         token_ids = list(up.stream.token_ids[up.prompt])
         self._outputs = head_outputs(model, token_ids, sorted(heads))[0] if heads else {}
 
-    def removed(self, what: RemovedSignals | RemovedHeads) -> Removed:
+    def removed(self, what: RemovedSignals | RemovedHeads) -> TakenAway:
         """Signals as the clean pass has them, or what heads say beyond their usual write."""
         if isinstance(what, dict):
             vectors = self._signals.vectors(what)
             sizes = [_size(one) for one in vectors.values()]
-            return Removed(removal_edits(vectors), float(torch.stack(sizes).sum().sqrt()) if sizes else 0.0)
+            return TakenAway(removal_edits(vectors), float(torch.stack(sizes).sum().sqrt()) if sizes else 0.0)
         edits: list[Edit] = []
         total = 0.0
         for head in what:
@@ -135,7 +135,7 @@ class Remover:
             usual = output.mean(0)
             edits.append(SetOutput(head=head, value=usual))
             total += float((output - usual).double().square().sum())
-        return Removed(edits, total**0.5)
+        return TakenAway(edits, total**0.5)
 
 
 def unused_channels(
