@@ -92,6 +92,9 @@ class Kind:
     special: tuple[str, ...] = ()
     chat: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    noise: float = 0.2
+    """The size of random weights: large enough that heads attend somewhere, so that there are circuits to trace."""
+    seed: int = 0
 
 
 _SMALL: dict[str, Any] = dict(
@@ -180,12 +183,12 @@ def tokenizer_of_kind(name: str) -> Any:
 def write_kind(name: str, folder: Path) -> Path:
     """A random model of this preset's architecture with its tokenizer, as a folder."""
     kind, tokenizer = KINDS[name], tokenizer_of_kind(name)
-    torch.manual_seed(0)
+    torch.manual_seed(kind.seed)
     config = getattr(transformers, f"{kind.model}Config")(vocab_size=len(tokenizer), **kind.settings)
     hf = getattr(transformers, _HEADS.get(kind.model, f"{kind.model}ForCausalLM"))(config)
     with torch.no_grad():
         for parameter in hf.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+            parameter.add_(kind.noise * torch.randn_like(parameter))
     hf.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
