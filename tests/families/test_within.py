@@ -12,8 +12,11 @@ from family_runs import edge, prompt_row, write_run
 from scipy import sparse
 
 from headwise.errors import HeadwiseError
+from headwise.families.cluster import average_linkage, cuts
+from headwise.families.distance import jaccard
+from headwise.families.null import NullTest
 from headwise.families.study import find_families
-from headwise.families.within import ShuffledWithin, apart_within, within_claims, wording_of
+from headwise.families.within import OneFamilyEach, apart_within, within_claims, wording_of, wording_test
 from headwise.intervals import wilson
 from headwise.randomness import keyed
 from headwise.show.families.terminal import set_aside, verdict
@@ -68,14 +71,41 @@ def test_the_wording_alone_supports_nothing_and_more_than_it_does() -> None:
     assert strong.supported and strong.null == "values permuted within each wording"
 
 
-def test_shuffling_within_wordings_keeps_what_each_of_them_holds() -> None:
-    held = np.random.default_rng(0).random((20, 30)) < 0.3
-    blocks = np.repeat([0, 1, 2, 3], 5)
-    made = ShuffledWithin(sparse.csr_matrix(held), blocks).sample(keyed(0, "within")).toarray()
-    assert (made != held).any()
-    for block in range(4):
-        assert (made[blocks == block].sum(0) == held[blocks == block].sum(0)).all()
+def test_every_wording_as_one_family_keeps_what_each_of_them_holds() -> None:
+    g = np.random.default_rng(0)
+    blocks = np.repeat([0, 1, 2], 60)
+    chance = g.uniform(0, 0.6, (3, 40)) * (np.arange(40) % 3 != np.arange(3)[:, None])
+    held = g.random((180, 40)) < chance[blocks]
+    each = OneFamilyEach().fit(sparse.csr_matrix(held), blocks)
+    made = np.mean([each.sample(keyed(0, "each", draw)).toarray() for draw in range(20)], 0)
+    # What no circuit of a wording holds, none of its cloud does.
+    assert not made[blocks == 0][:, ~held[blocks == 0].any(0)].any()
+    for block in range(3):
+        there = blocks == block
+        assert made[there].mean(0) == pytest.approx(held[there].mean(0), abs=0.06)
     assert wording_of({"order": np.array(["a"])}) is None
+
+
+def by_cause(effect: float, drift: float, seed: int, wordings: int = 5, each: int = 24) -> NullTest:
+    """Circuits by wording, and inside each by one of two causes and by a drift that has no gap."""
+    g = np.random.default_rng(seed)
+    blocks = np.repeat(np.arange(wordings), each)
+    order, place = np.tile([0, 1], len(blocks) // 2), g.normal(size=len(blocks))
+    tilt = g.normal(size=(wordings, 120)) * 1.2
+    moved, swayed = g.normal(size=(2, 120))
+    level = tilt[blocks] - 1 + effect * np.outer(order - 0.5, moved) + drift * np.outer(place, swayed)
+    matrix = sparse.csr_matrix(g.random(level.shape) < 1 / (1 + np.exp(-level)))
+    distances = jaccard(matrix)
+    found = {k: one.labels for k, one in cuts(average_linkage(distances), distances).items()}
+    return wording_test(matrix, found, blocks.astype(str), seed=seed, draws=39)
+
+
+@pytest.mark.slow
+def test_wordings_that_drift_are_no_families_and_causes_that_cross_them_are() -> None:
+    tried = 24
+    false = sum(min(by_cause(0, 1.5, seed).p_values.values(), default=1.0) <= 0.05 for seed in range(tried))
+    assert wilson(false, tried)[0] <= 0.05
+    assert min(by_cause(6, 0, 0).p_values.values()) <= 0.05
 
 
 def by_wording(path: Path, wordings: int = 2, each: int = 20, label: str = "wording") -> Path:
@@ -97,7 +127,7 @@ def test_families_that_are_wordings_are_not_supported(tmp_path: Path) -> None:
     document = found.to_json()
     # The old null alone says two families; that they are the wordings, only the new one sees.
     assert document["p_value_one_family"] <= 0.05 < document["p_value_within"] <= document["claim"]["p"]
-    assert "signals shuffled within wordings" in document["claim"]["null"] and "within wordings" in verdict(
+    assert "every wording one such family" in document["claim"]["null"] and "inside wordings" in verdict(
         found
     )
     blind = find_families(by_wording(tmp_path / "blind", label="kind"))

@@ -34,7 +34,6 @@ from scipy.stats import norm
 
 from headwise.families.cluster import average_linkage, cuts, separation, silhouettes
 from headwise.families.distance import jaccard
-from headwise.families.within import ShuffledWithin
 from headwise.randomness import keyed
 
 SAMPLE = 500
@@ -291,38 +290,17 @@ def null_tests(
     shuffled = ShuffledEdges(keyed(seed, "shuffled edges")).fit(matrix)
     cloud = OneFamily().fit(matrix, shuffled)
     done = tick or (lambda done, total: None)
-    one = _drawn(
+    one = drawn_test(
         observed,
         lambda draw: cloud.sample(keyed(seed, "one family", draw)),
         len(distances),
         draws,
         lambda n: done(n, 2 * draws),
     )
-    two = _drawn(
+    two = drawn_test(
         observed, lambda draw: shuffled.sample(), len(distances), draws, lambda n: done(draws + n, 2 * draws)
     )
     return one, two
-
-
-def wording_test(
-    matrix: sparse.csr_matrix,
-    labels: Mapping[int, np.ndarray],
-    wordings: np.ndarray,
-    *,
-    seed: int = 0,
-    draws: int = DRAWS,
-) -> NullTest:
-    """The same cuts against circuits whose signals are shuffled within wordings."""
-    distances = jaccard(matrix)
-    observed = {k: separation(distances, np.unique(one, return_inverse=True)[1]) for k, one in labels.items()}
-    within = ShuffledWithin(matrix, wordings)
-    return _drawn(
-        observed,
-        lambda draw: within.sample(keyed(seed, "within", draw)),
-        len(distances),
-        draws,
-        lambda n: None,
-    )
 
 
 def largest_p(*tests: NullTest | None) -> dict[int, float]:
@@ -331,21 +309,23 @@ def largest_p(*tests: NullTest | None) -> dict[int, float]:
     return {k: max(p[k] for p in known) for k in known[0]} if known else {}
 
 
-def _drawn(
+def drawn_test(
     observed: dict[int, float],
     sample: Callable[[int], sparse.csr_matrix],
     prompts: int,
     draws: int,
-    tick: Callable[[int], None],
+    tick: Callable[[int], None] | None = None,
+    apart: Callable[[np.ndarray, np.ndarray], float] = separation,
 ) -> NullTest:
-    """The test of observed separations against those of data sets drawn one after another."""
+    """The test of observed separations against those of data sets drawn one after another, taken in the same way."""
     null: list[dict[int, float]] = []
     silhouette: dict[int, list[float]] = {}
     for draw in range(draws):
         drawn = jaccard(sample(draw))
         found = {k: cut.labels for k, cut in cuts(average_linkage(drawn), drawn).items()}
-        null.append({k: separation(drawn, one) for k, one in found.items()})
+        null.append({k: apart(drawn, one) for k, one in found.items()})
         for k, values in silhouettes(drawn, found).items():
             silhouette.setdefault(k, []).append(float(values.mean()))
-        tick(draw + 1)
+        if tick is not None:
+            tick(draw + 1)
     return NullTest(observed, null, silhouette, prompts)

@@ -105,7 +105,7 @@ class FamiliesResult:
     null: NullTest | None
     """The same of data that are one family; None where the tree has no cut."""
     within: NullTest | None
-    """The same of circuits whose signals are shuffled within wordings; None where prompts have no wording."""
+    """Gaps inside wordings, against every wording as one family; None where prompts have no wording."""
     shuffle: NullTest | None
     """The same of circuits with shuffled edges; None where the tree has no cut."""
     labels: np.ndarray
@@ -180,7 +180,7 @@ class FamiliesResult:
             return None
         null = "one family that varies continuously"
         if self.within is not None:
-            null = f"the closer of: {null}; signals shuffled within wordings"
+            null = f"the closer of: {null}; every wording one such family"
         group = "this test alone, all numbers of families allowed for"
         alone = claim(self.p_values[self.tested], null=null, draws=len(self.null.null), group=group)
         return replace(alone, supported=self.clustering.choose(self.p_values) > 1)

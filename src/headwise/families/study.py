@@ -21,9 +21,9 @@ from headwise.families.cluster import Clustering, cluster, medoids, silhouettes
 from headwise.families.compare import compare, incoming
 from headwise.families.distance import jaccard
 from headwise.families.incidence import Incidence, check_kind, incidence
-from headwise.families.null import NullTest, largest_p, null_tests, sampled, wording_test
+from headwise.families.null import NullTest, largest_p, null_tests, sampled
 from headwise.families.result import CORE, KIND, PRUNED, FamiliesResult, Family
-from headwise.families.within import within_claims, wording_of
+from headwise.families.within import within_claims, wording_of, wording_test
 from headwise.progress import Progress
 from headwise.scale.folder import refuse_taken
 from headwise.strings import counted, natural

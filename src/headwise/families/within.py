@@ -6,19 +6,24 @@ label that goes along with them looks as if it parted circuits. Two tests hold t
 *A label's values permuted within wordings*: are circuits of one wording further apart where the values differ? Exact,
 for under the null every assignment of the values within a wording is as good as any other.
 
-*Signals shuffled within wordings*: null data in which every wording holds each signal as often as observed, but in
-circuits drawn by lot. Families that are wordings come back in it; a gap that does not is more than the wording.
+*Every wording one family*: null data in which the circuits of each wording vary continuously, with the frequencies,
+sizes and correlations that they have. Families are held against it by the gaps between them *inside* wordings: families
+that are wordings have none, and those that cross wordings do not have to be further apart than wordings are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import torch
 from scipy import sparse
 
 from headwise.claims import claims, p_value
+from headwise.families.cluster import separation
+from headwise.families.distance import jaccard
+from headwise.families.null import DRAWS, NullTest, OneFamily, ShuffledEdges, drawn_test
 from headwise.randomness import keyed
 from headwise.tasks.clusters import WORDINGS
 from headwise.types import Claim
@@ -28,6 +33,8 @@ PERMUTATIONS = 999
 AT_ONCE = 4_000_000
 """Entries of permuted patterns that are held at a time."""
 GROUP = "all labels of this run"
+MEMBERS = 3
+"""Circuits that a family must have in a wording to be compared there."""
 
 
 def wording_of(groups: Mapping[str, np.ndarray]) -> str | None:
@@ -84,20 +91,72 @@ def apart_within(
     return p_value(observed, drawn.tolist())
 
 
-class ShuffledWithin:
-    """Circuits whose signals are dealt out anew among those of one wording; each wording keeps its frequencies."""
+class OneFamilyEach:
+    """Circuits of which those of one wording are one continuous cloud, fitted to them alone."""
 
-    def __init__(self, matrix: sparse.csr_matrix, blocks: np.ndarray) -> None:
-        self.held = matrix.toarray().astype(bool)
-        self.parts = [np.flatnonzero(blocks == block) for block in np.unique(blocks)]
+    def fit(self, matrix: sparse.csr_matrix, blocks: np.ndarray, *, seed: int = 0) -> Self:
+        """Fit one cloud to the circuits of each block of ``matrix`` [circuits, features]."""
+        held = matrix.toarray().astype(bool)
+        self.shape = held.shape
+        self.clouds: list[tuple[np.ndarray, np.ndarray, OneFamily]] = []
+        for block in np.unique(blocks):
+            rows = np.flatnonzero(blocks == block)
+            some = sparse.csr_matrix(held[rows])
+            shuffled = ShuffledEdges(keyed(seed, "shuffled edges", str(block))).fit(some)
+            self.clouds.append((rows, np.flatnonzero(held[rows].any(0)), OneFamily().fit(some, shuffled)))
+        return self
 
     def sample(self, generator: torch.Generator) -> sparse.csr_matrix:
         """The next null data set."""
-        made = np.empty_like(self.held)
-        for rows in self.parts:
-            order = torch.rand(len(rows), self.held.shape[1], generator=generator).argsort(0).numpy()
-            made[rows] = np.take_along_axis(self.held[rows], order, 0)
+        made = np.zeros(self.shape, dtype=bool)
+        for rows, features, cloud in self.clouds:
+            made[np.ix_(rows, features)] = cloud.sample(generator).toarray()
         return sparse.csr_matrix(made)
+
+
+def separation_within(distances: np.ndarray, labels: np.ndarray, blocks: np.ndarray) -> float:
+    """How far apart the nearest two families of each block lie, averaged over circuits; a block of one family has 0.
+
+    >>> places = np.array([0.0, 0.1, 0.2, 9.0, 9.1, 9.2] * 2)
+    >>> squared, blocks = (places[:, None] - places) ** 2, np.repeat([0, 1], 6)
+    >>> separation_within(squared, blocks, blocks)
+    0.0
+    >>> separation_within(squared, np.tile([0, 0, 0, 1, 1, 1], 2), blocks) > 50
+    True
+    """
+    total = 0.0
+    for block in np.unique(blocks):
+        rows = np.flatnonzero(blocks == block)
+        _, code, count = np.unique(labels[rows], return_inverse=True, return_counts=True)
+        # The spread of one or two circuits is no yardstick.
+        kept = rows[count[code] >= MEMBERS]
+        if len(kept):
+            total += len(rows) * separation(distances[np.ix_(kept, kept)], _codes(labels[kept]))
+    return float(total / len(labels))
+
+
+def wording_test(
+    matrix: sparse.csr_matrix,
+    labels: Mapping[int, np.ndarray],
+    wordings: np.ndarray,
+    *,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> NullTest:
+    """The cuts ``labels`` (by number of families): have they gaps inside wordings that one cloud each has not?"""
+    distances, blocks = jaccard(matrix), _codes(wordings)
+    each = OneFamilyEach().fit(matrix, blocks, seed=seed)
+
+    def apart(between: np.ndarray, cut: np.ndarray) -> float:
+        return separation_within(between, cut, blocks)
+
+    return drawn_test(
+        {k: apart(distances, one) for k, one in labels.items()},
+        lambda draw: each.sample(keyed(seed, "wordings", draw)),
+        len(distances),
+        draws,
+        apart=apart,
+    )
 
 
 def _codes(values: np.ndarray) -> np.ndarray:

@@ -180,7 +180,7 @@ def families(runs: ResearchRuns) -> ResearchReading:
     return ResearchReading(
         f"{count} ({held}); agreement with labels (AMI): {told}",
         claimed is not None and claimed["supported"],
-        "families beyond one family of the same sizes and beyond signals shuffled within wordings",
+        "families further apart than one family that varies continuously, and inside wordings too",
     )
 
 

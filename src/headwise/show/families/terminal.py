@@ -81,7 +81,7 @@ def verdict(found: FamiliesResult) -> str:
     if document["p_value"] is None:
         return f"{n} circuits: too few, or too similar, to separate"
     inside = document["p_value_within"]
-    wording = "" if inside is None else f"{inside:.3f} against signals shuffled within wordings, "
+    wording = "" if inside is None else f"{inside:.3f} inside wordings, each one family, "
     numbers = (
         f"silhouette {document['silhouette']:.2f}, stability {document['stability']:.2f}, separation "
         f"{document['separation']:.1f}, p {document['p_value_one_family']:.3f} against one family, {wording}"
