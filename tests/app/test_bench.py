@@ -9,7 +9,7 @@ import torch
 from serving import TAB, Served
 from toy_answers import answer_lines, small_model
 
-from headwise.model.edits import Silence
+from headwise.model.edits import SetOutput, Silence
 from headwise.why.explain import explain
 from headwise.why.explanation import Explanation
 
@@ -101,8 +101,6 @@ def test_a_head_patched_from_the_same_prompt_changes_nothing(
     same = next(one for one in others if len(one["tokens"]) == len(prompt["tokens"]))
     got = tried(app, why, prompt, {**patch, "source": same["id"]}).data
     # The same by hand: what the head writes there, put here.
-    from headwise.model.edits import SetOutput
-
     model = small_model()
     stream = model.split(torch.tensor(same["ids"]))
     row = stream.pattern(why.head.layer, why.query)[why.head.index].double()
@@ -110,6 +108,46 @@ def test_a_head_patched_from_the_same_prompt_changes_nothing(
     by_hand = model.edit(PROMPT, [SetOutput(head=why.head, positions=why.query, value=value)], heads=why.head)
     chances = by_hand.logits[0, 0].double().softmax(-1)
     assert got["after"]["probability"] == pytest.approx(float(chances[why.answer.token]), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["silence", "cut", "patch"])
+def test_half_a_change_of_a_head_writes_half_of_both(
+    app: Served, why: Explanation, prompt: dict[str, Any], kind: str
+) -> None:
+    model, head, query = small_model(), why.head, why.query
+    others = [app.read(line["prompt"]) for line in LINES[1:]]
+    other = next(one for one in others if len(one["tokens"]) == len(prompt["tokens"]))
+
+    def written(ids: Any, key: int | None = None) -> torch.Tensor:
+        """What the head writes there, by hand; without a key, if one is given."""
+        stream = model.split(torch.tensor(ids))
+        row = stream.pattern(head.layer, query)[head.index].double()
+        if key is not None:
+            row[key] = 0.0
+            row /= row.sum()
+        return row @ stream.layers[head.layer].call.value[0, head.index // model.anatomy.group].double()
+
+    own = written(prompt["ids"])
+    edit, changed = {
+        "silence": ({"head": str(head), "position": query}, torch.zeros_like(own)),
+        "cut": ({}, written(prompt["ids"], why.key)),
+        "patch": ({"head": str(head), "position": query, "source": other["id"]}, written(other["ids"])),
+    }[kind]
+    half = {"kind": kind, **edit, "dose": 0.5}
+    got = tried(app, why, prompt, half).data
+    by_hand = model.edit(
+        PROMPT, [SetOutput(head=head, positions=query, value=(own + changed) / 2)], heads=head
+    )
+    chance = float(by_hand.logits[0, 0].double().softmax(-1)[why.answer.token])
+    assert got["after"]["probability"] == pytest.approx(chance, abs=1e-6)
+    left = why.attention / 2 if kind == "cut" else why.attention
+    assert got["predicted"] == pytest.approx(left, abs=1e-6) == got["after"]["attention"]
+    none = tried(app, why, prompt, {**half, "dose": 0}).data
+    assert none["change"] == pytest.approx(0, abs=1e-6)
+    whole = tried(app, why, prompt, {**half, "dose": 1}, half, dose=0.5).data  # of all of it together
+    twice = tried(app, why, prompt, half, {**half, "dose": 0.25}).data
+    assert whole["after"] == pytest.approx(twice["after"])
+    assert tried(app, why, prompt, {**half, "dose": -1}).status == (200 if kind == "silence" else 422)
 
 
 def test_edits_stack(app: Served, why: Explanation, prompt: dict[str, Any]) -> None:

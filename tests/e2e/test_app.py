@@ -45,7 +45,15 @@ def test_from_a_prompt_to_a_proof(tab: Tab) -> None:
     page.wait_for_selector(".pictures canvas")
     page.click(".app-bar nav >> text=Cell")
     proved(page)
-    assert place_of(page) == {"p": PROMPT, "h": str(why.head), "q": str(why.query), "k": str(why.key)}
+    model = small_model()
+    assert place_of(page) == {
+        "p": PROMPT,
+        "h": str(why.head),
+        "q": str(why.query),
+        "k": str(why.key),
+        "m": model.name,
+        "wt": model.weight_hash[:12],
+    }
     assert page.inner_text(".sentence") == why.sentence
     assert f"{why.proof.after.attention:.3f}" in page.inner_text(".proof") if why.proof.after else True
     page.go_back()

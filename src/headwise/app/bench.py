@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -132,8 +133,9 @@ class Bench:
 
     def _of_head(self, asked: OfHead, head: Head) -> Edit:
         """One edit of a head, or the same of another head."""
+        dose = self.plan.dose * asked.dose
         if isinstance(asked, wire_edits.SilenceHead):
-            return Silence(head=self.model.head(head), positions=self._position(asked.position))
+            return Silence(head=self.model.head(head), positions=self._position(asked.position), dose=dose)
         if isinstance(asked, wire_edits.CutCell):
             cell = Cell(head, self.cell.query, self.cell.key)
             table = self.table if head == self.cell.head else log_odds_table(self.up, cell)
@@ -142,7 +144,7 @@ class Bench:
                 raise HeadwiseError(
                     "the row of this cell sees one token alone: there is nothing to share it out to"
                 )
-            return set_row(self.up, cell, row)
+            return replace(set_row(self.up, cell, row), dose=dose)
         other, position = self.others[asked.source], asked.position
         if len(other.tokens) != len(self.read.tokens):
             raise HeadwiseError(
@@ -152,7 +154,7 @@ class Bench:
         self._position(position)
         head = self.model.head(head)
         row = other.up.stream.pattern(head.layer, position)[head.index]
-        return set_row(other.up, Cell(head, position, 0), row)
+        return replace(set_row(other.up, Cell(head, position, 0), row), dose=dose)
 
     def _position(self, position: int | None) -> int | None:
         if position is not None and position >= len(self.read.tokens):
@@ -170,15 +172,18 @@ class Bench:
             return None
         if any(Head.parse(one.head).layer < layer + (one.scope == "global") for one in self.edges):
             return None
-        if any(isinstance(one, wire_edits.CutCell) for one in self.of_heads):
-            return 0.0
-        return self.changes.predicted if self.changes else self.table.attention
+        return self._uncut * (self.changes.predicted if self.changes else self.table.attention)
+
+    @property
+    def _uncut(self) -> float:
+        """The part of the cell's attention that cuts leave."""
+        cuts = [one for one in self.of_heads if isinstance(one, wire_edits.CutCell)]
+        return prod(1.0 - self.plan.dose * one.dose for one in cuts)
 
     def _at(self, seen: Outcome) -> Outcome:
-        """A cell that was cut: the pass still shows the attention that the head computed itself."""
-        if not any(isinstance(one, wire_edits.CutCell) for one in self.of_heads):
-            return seen
-        return replace(seen, attention=0.0, cells=(0.0,))
+        """Of a cell that was cut the pass still shows the attention that the head computed itself."""
+        left = self._uncut * seen.attention
+        return replace(seen, attention=left, cells=(left,))
 
     def _controls(self, drawn: Sequence[Control]) -> list[tuple[Control | None, list[list[Edit]]]]:
         """Plans of every kind of control; heads and edges are exchanged in each."""

@@ -14,6 +14,9 @@ FeatureText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Dose = Annotated[float, Field(ge=-1, le=1)]
 """How much of it leaves: 1 is all, 0.5 half; -1 puts as much in once more."""
 
+Part = Annotated[float, Field(ge=0, le=1)]
+"""A dose of what cannot be done the other way round."""
+
 
 class NamedWriter(Shape):
     """A writer as a table names it."""
@@ -75,7 +78,7 @@ class SwapKeys(Shape):
     kind: Literal["swap"]
     other: Index
     feature: FeatureText | None = None
-    dose: Annotated[float, Field(ge=0, le=1)] = 1.0
+    dose: Part = 1.0
 
 
 class RemoveEdge(Shape):
@@ -97,12 +100,14 @@ class SilenceHead(Shape):
     kind: Literal["silence"]
     head: HeadName
     position: Index | None = None
+    dose: Dose = 1.0
 
 
 class CutCell(Shape):
-    """Set the cell's own attention to zero, shared out among the other tokens."""
+    """Take the cell's own attention, and share it out among the other tokens."""
 
     kind: Literal["cut"]
+    dose: Part = 1.0
 
 
 class PatchHead(Shape):
@@ -112,6 +117,7 @@ class PatchHead(Shape):
     head: HeadName
     position: Index
     source: PromptId
+    dose: Part = 1.0
 
 
 AnyEdit = Annotated[
@@ -144,8 +150,8 @@ class EditPlan(Shape):
     ]
     features: Row[Index] = ()
     """Run folders of the named features, as in a request for a cell."""
-    dose: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Of everything that leaves the query, the keys or an edge; every edit's own is multiplied by it."""
+    dose: Part = 1.0
+    """Of everything; every edit's own is multiplied by it."""
     draws: DrawCount = 999
     seed: SeedNumber = 0
 
@@ -164,7 +170,7 @@ class PlaceAsked(Shape):
     features: Row[Index] = ()
     names: Index | None = None
     edits: Annotated[Row[AnyEdit], Field(max_length=50)] = ()
-    dose: Annotated[float, Field(ge=0, le=1)] = 1.0
+    dose: Part = 1.0
     other: WholeText = ""
     run: Index | None = None
     draws: DrawCount = 999

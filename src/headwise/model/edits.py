@@ -189,6 +189,8 @@ class OutputEdit(Edit, ABC):
     """The head whose output is edited."""
     positions: int | Sequence[int] | None = None
     """The position or positions at which it writes; None: all of them."""
+    dose: float = 1.0
+    """How far what it writes goes from its own to the edited one: 1 all the way, 0.5 half."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "head", Head.parse(self.head))
@@ -207,11 +209,14 @@ class OutputEdit(Edit, ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Silence(OutputEdit):
-    """Let a head write nothing at ``positions`` (None: at all)."""
+    """Let a head write nothing at ``positions`` (None: at all).
+
+    ``dose`` 0.5 lets it write half of what it writes, -1 twice as much.
+    """
 
     def apply(self, outputs: Tensor) -> Tensor:
         edited = outputs.clone()
-        edited[self._rows(len(outputs))] = 0.0
+        edited[self._rows(len(outputs))] *= 1.0 - self.dose
         return edited
 
 
@@ -227,7 +232,7 @@ class SetOutput(OutputEdit):
 
     def apply(self, outputs: Tensor) -> Tensor:
         rows, edited = self._rows(len(outputs)), outputs.clone()
-        edited[rows] = _fit(self.value, outputs, len(rows))
+        edited[rows] = edited[rows].lerp(_fit(self.value, outputs, len(rows)), self.dose)
         return edited
 
 

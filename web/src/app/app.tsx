@@ -7,10 +7,11 @@ import { Alert } from './alert';
 import { Bar, TITLES } from './bar';
 import { CellScreen } from './cell';
 import { HeadsScreen } from './heads';
+import { OtherWeights } from './other-weights';
 import { KeyList, useKeys } from './keys';
 import { LaterScreen } from './later';
 import type { Place } from './place';
-import { placeOf, urlOf } from './place';
+import { placeOf, urlOf, weightsIn } from './place';
 import { PromptScreen } from './prompt';
 import { Takeaway } from './takeaway';
 import type { AppState, PromptRead } from './wire';
@@ -53,6 +54,11 @@ export const AppPage = ({ server }: { server: Server }) => {
     server.get<AppState>('/api/state').then(setState, (error) => setTrouble(troubleOf(error)));
   }, [server]);
 
+  // An address says what its numbers were made with; one that does not is of the model that is here.
+  useEffect(() => {
+    if (state && !place.weights && place.text.trim()) go({ model: state.model, weights: weightsIn(state.weight_hash) }, 'replace');
+  }, [go, state, place.weights, place.text]);
+
   // The prompt of the address is read once; what is read is kept by the server, so to read it again costs little.
   const { text, chat } = place;
   const read = useCallback(async (): Promise<PromptRead | null> => {
@@ -91,6 +97,7 @@ export const AppPage = ({ server }: { server: Server }) => {
             The app does not answer. What you typed is kept here; the page goes on when it is back.
           </p>
         )}
+        <OtherWeights place={place} state={state} go={go} />
         <Alert trouble={trouble} />
         {place.screen === 'prompt' ? <PromptScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { CONTROLS, WriterName } from '../explanation/names';
 import type { Cell } from '../host';
 import type { DotRow } from '../kit/dots';
+import { Figure } from '../kit/figure';
 import { Dots, spreadText } from '../kit/dots';
 import { Caption } from '../kit/caption';
 import { explained } from '../kit/explained';
@@ -60,7 +61,14 @@ export const Bench = ({ server, place, go, prompt, cell, known = [] }: BenchProp
                 <span>
                   <Words edit={one} />
                 </span>
-                {WHOLE.includes(one.kind) ? null : <Dose of={`change ${i + 1}`} least={one.kind === 'sw' ? 0 : -1} value={one.dose} onDose={(dose) => change(edits.map((of) => (of === one ? { ...of, dose } : of)))} />}
+                <Dose of={`change ${i + 1}`} least={ONE_WAY.includes(one.kind) ? 0 : -1} value={one.dose} onDose={(dose) => change(edits.map((of) => (of === one ? { ...of, dose } : of)))} />
+                {[-1, 1].map((by) =>
+                  edits[i + by] ? (
+                    <button type="button" class="small" aria-label={`Move change ${i + 1} ${by < 0 ? 'up' : 'down'}`} onClick={() => change(moved(edits, i, i + by))}>
+                      {by < 0 ? '↑' : '↓'}
+                    </button>
+                  ) : null,
+                )}
                 <button type="button" class="small" aria-label={`Put back change ${i + 1}`} onClick={() => change(edits.filter((of) => of !== one))}>
                   put back
                 </button>
@@ -71,7 +79,7 @@ export const Bench = ({ server, place, go, prompt, cell, known = [] }: BenchProp
             <button type="button" class="small put-back" onClick={() => change([])}>
               put everything back
             </button>
-            {edits.length > 1 && edits.some((one) => !WHOLE.includes(one.kind)) ? <Dose of="all of it together" least={0} value={place.dose} onDose={(dose) => go({ dose })} /> : null}
+            {edits.length > 1 ? <Dose of="all of it together" least={0} value={place.dose} onDose={(dose) => go({ dose })} /> : null}
             <span class="soft" role="status">
               {running ? 'running the changed model …' : ''}
             </span>
@@ -84,11 +92,13 @@ export const Bench = ({ server, place, go, prompt, cell, known = [] }: BenchProp
   );
 };
 
-/** What has no dose: it is done or not. */
-const WHOLE: readonly Edit['kind'][] = ['si', 'pa', 'cut'];
+const moved = (edits: readonly Edit[], from: number, to: number): Edit[] => edits.map((one, i) => (i === from ? edits[to] : i === to ? edits[from] : one) as Edit);
+
+/** What cannot be done the other way round: it has no dose below nothing. */
+const ONE_WAY: readonly Edit['kind'][] = ['sw', 'pa', 'cut'];
 
 const Dose = ({ of, least, value, onDose }: { of: string; least: number; value: number; onDose: (dose: number) => void }) => (
-  <label class="dose" title={`1: all of it leaves${least < 0 ? '; −1: as much again is added' : ''}`}>
+  <label class="dose" title={`1: all of it${least < 0 ? '; −1: as much again is added' : ''}`}>
     dose <input type="range" min={least} max={1} step={0.25} value={value} aria-label={`Dose of ${of}`} onChange={(event) => onDose(Number(event.currentTarget.value))} /> <span class="n">{number(value, 2)}</span>
   </label>
 );
@@ -151,7 +161,7 @@ const Words = ({ edit }: { edit: Edit }) => {
   const token = reads === null ? null : <Tok at={reads} most={16} />;
   const side = <span class={edit.side}>on the {edit.side} side</span>;
   const named = <q>{isolated(short(readable(name), 60))}</q>;
-  if (kind === 'cut') return <>this attention is set to zero, and shared out among the other tokens</>;
+  if (kind === 'cut') return <>this attention is taken away, and shared out among the other tokens</>;
   if (kind === 'si')
     return (
       <>
@@ -249,7 +259,7 @@ const Effect = ({ seen }: { seen: EditSeen }) => {
   const pad = 0.06 * (high - low || 1);
   const by = seen.measured_by === 'lead' ? 'lead' : 'log-probability';
   return (
-    <figure class="effect">
+    <Figure class="effect">
       <figcaption>
         <b class="verdict-line">
           The answer {said(seen)}: {by} {signed(change)}.
@@ -309,6 +319,6 @@ const Effect = ({ seen }: { seen: EditSeen }) => {
           ['changed', predicted, after.attention, after.probability, after.lead, after.log_probability],
         ]}
       />
-    </figure>
+    </Figure>
   );
 };

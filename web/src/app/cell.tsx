@@ -47,6 +47,9 @@ export const CellScreen = ({ server, state, place, prompt, go, read, onState }: 
         <button type="button" class="small walk-up" disabled={place.key === null} onClick={() => up(place, go)}>
           who fed this?
         </button>
+        <button type="button" class="small alike" disabled={place.key === null || !place.head} onClick={() => go({ screen: 'heads', row: place.query, sort: `like:${place.head}`, role: '' })}>
+          heads with a similar row
+        </button>
         <Takeaway server={server} place={place} state={state} job={shown?.whole ? shown.job : null} />
       </div>
       <Beside state={state} place={place} go={go} />

@@ -64,23 +64,35 @@ const parsed = (text: string): Edit | null => {
 
 export const parse = (text: string): Edit[] => text.split(';').map(parsed).filter((found): found is Edit => found !== null);
 
+/** Edits that follow one another and are alike but for what they take; one after another they act as they are listed. */
+const runsOf = (edits: readonly Edit[]): Edit[][] => {
+  const made: Edit[][] = [];
+  for (const one of edits) {
+    const last = made.at(-1);
+    if (last?.[0] && (['kind', 'side', 'dose'] as const).every((name) => last[0]?.[name] === one[name])) last.push(one);
+    else made.push([one]);
+  }
+  return made;
+};
+
 /** As the server takes it; ``ids`` are the prompts that values are taken from. What is alike goes in one piece. */
 export const planned = (edits: readonly Edit[], ids: ReadonlyMap<string, string>): EditPlan['edits'] => {
   const made: EditPlan['edits'][number][] = [];
-  for (const [kind, side, dose] of new Map(edits.map((of) => [`${of.kind} ${of.side} ${of.dose}`, [of.kind, of.side, of.dose] as const])).values()) {
-    const same = edits.filter((of) => of.kind === kind && of.side === side && of.dose === dose);
+  for (const same of runsOf(edits)) {
+    const { kind, side, dose } = same[0] as Edit;
+    const part = Math.max(0, dose);
     const signals = same.map(({ writer, reads, channels }) => ({ writer, reads, channels }));
     if (kind === 'rm') made.push({ kind: 'remove', side, writers: signals.map(({ writer, reads }) => ({ writer, reads })), dose });
     if (kind === 'sg') made.push({ kind: 'signals', side, signals, dose });
     if (kind === 'ch') made.push({ kind: 'channels', side, channels: same.flatMap((of) => of.channels), dose });
     for (const { name, reads, writer, target, channels, global } of same) {
       if (kind === 'ft') made.push({ kind: 'feature', side, feature: name, dose });
-      if (kind === 'sw') made.push({ kind: 'swap', other: reads ?? 0, feature: name || null, dose: Math.max(0, dose) });
+      if (kind === 'sw') made.push({ kind: 'swap', other: reads ?? 0, feature: name || null, dose: part });
       if (kind === 'ed' && target) made.push({ kind: 'edge', ...target, side, signal: { writer, reads, channels }, scope: global ? 'global' : 'local', dose });
-      if (kind === 'cut') made.push({ kind: 'cut' });
-      if (kind === 'si') made.push({ kind: 'silence', head: writer, position: reads });
+      if (kind === 'cut') made.push({ kind: 'cut', dose: part });
+      if (kind === 'si') made.push({ kind: 'silence', head: writer, position: reads, dose });
       const source = ids.get(name);
-      if (kind === 'pa' && source && reads !== null) made.push({ kind: 'patch', head: writer, position: reads, source });
+      if (kind === 'pa' && source && reads !== null) made.push({ kind: 'patch', head: writer, position: reads, source, dose: part });
     }
   }
   return made;

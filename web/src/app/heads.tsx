@@ -1,7 +1,9 @@
 // All heads at a glance, ordered and filtered by what can be said of them; a token above shows its row in all of them.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { Figure } from '../kit/figure';
 import { Caption } from '../kit/caption';
 import { coloursOf, useRepaint } from '../kit/canvas';
+import { explained } from '../kit/explained';
 import { Numbers } from '../kit/numbers';
 import { useTip } from '../kit/tip';
 import { number, signed } from '../numbers';
@@ -21,12 +23,24 @@ const ORDERS: [string, string][] = [
 ];
 const RESTS = 0.6;
 const LISTED = 40;
+const LIKE = 'like:';
 
 interface Seen extends HeadsSeen {
   thumbs: Uint8Array;
 }
 
 const nameOf = (seen: HeadsSeen, head: number): string => `L${Math.floor(head / seen.heads)}H${head % seen.heads}`;
+
+/** Of every head, how much its row is like another's: the cosine of the roots of their attention, 1 where they are equal. */
+const overlaps = (row: Uint8Array, tokens: number, with_: number): number[] => {
+  const of = (head: number, at: number) => row[head * tokens + at] ?? 0;
+  const dot = (a: number, b: number) => {
+    let total = 0;
+    for (let at = 0; at < tokens; at++) total += of(a, at) * of(b, at);
+    return total;
+  };
+  return Array.from({ length: row.length / tokens }, (_, head) => dot(head, with_) / (Math.sqrt(dot(head, head) * dot(with_, with_)) || 1));
+};
 
 const valueOf = (seen: HeadsSeen, order: string, head: number): number => {
   const { statistics: of } = seen;
@@ -70,11 +84,17 @@ const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'pla
   const row = useRow(server, prompt.id, shownRow !== null && shownRow < prompt.tokens.length ? shownRow : null);
   const roles = seen.statistics.roles;
   const known = useMemo(() => [...new Set((roles ?? []).filter((one): one is string => one !== null))].sort(), [roles]);
+  const names = useMemo(() => Array.from({ length: seen.layers * seen.heads }, (_, head) => nameOf(seen, head)), [seen]);
+  // Heads whose row is like that of one: only where a row was chosen.
+  const like = place.sort.startsWith(LIKE) ? names.indexOf(place.sort.slice(LIKE.length)) : -1;
+  const chosen = useRow(server, prompt.id, like < 0 || place.row === null || place.row >= prompt.tokens.length ? null : place.row);
+  const alike = useMemo(() => (chosen ? overlaps(chosen, prompt.tokens.length, like) : null), [chosen, like]);
   const shown = useMemo(() => {
     const every = Array.from({ length: seen.layers * seen.heads }, (_, head) => head);
     const left = every.filter((head) => (!place.role || roles?.[head] === place.role) && (rests || (seen.statistics.resting[head] ?? 0) < RESTS));
+    if (alike) return left.sort((a, b) => (alike[b] ?? 0) - (alike[a] ?? 0));
     return place.sort === 'layer' ? left : left.sort((a, b) => valueOf(seen, place.sort, b) - valueOf(seen, place.sort, a));
-  }, [seen, roles, place.sort, place.role, rests]);
+  }, [seen, roles, place.sort, place.role, rests, alike]);
   const resting = seen.statistics.resting.filter((one) => one >= RESTS).length;
   const open = (head: number) => {
     const marked = seen.marked.find((one) => one.head === nameOf(seen, head));
@@ -107,7 +127,7 @@ const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'pla
         <label>
           ordered by{' '}
           <select value={place.sort} onChange={(event) => go({ sort: event.currentTarget.value }, 'replace')}>
-            {[...ORDERS, ...Object.keys(seen.statistics.habits).map((one): [string, string] => [one, `${one} on random tokens`])].map(([value, says]) => (
+            {[...ORDERS, ...Object.keys(seen.statistics.habits).map((one): [string, string] => [one, `${one} on random tokens`]), ...(like < 0 ? [] : [[place.sort, `row like that of ${names[like]}`] as [string, string]])].map(([value, says]) => (
               <option value={value}>{says}</option>
             ))}
           </select>
@@ -121,18 +141,33 @@ const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'pla
             ))}
           </select>
         </label>
+        {place.row === null ? null : (
+          <label>
+            rows like that of{' '}
+            <select class="like" value={names[like] ?? ''} onChange={(event) => go({ sort: event.currentTarget.value ? LIKE + event.currentTarget.value : 'layer' }, 'replace')}>
+              <option value="">no head</option>
+              {names.map((one) => (
+                <option value={one}>{one}</option>
+              ))}
+            </select>
+          </label>
+        )}
         <label title="Heads that have nothing to do rest on a sink, such as the first token.">
           <input type="checkbox" checked={!rests} onChange={(event) => setRests(!event.currentTarget.checked)} /> hide {plural(resting, 'head')} that rest on sinks
         </label>
+        <span class="soft" {...explained('sink')}>
+          what is a sink?
+        </span>
       </div>
       <p class="soft shown-now" role="status">
         {shown.length} of {seen.layers * seen.heads} heads; {shownRow === null ? 'whole patterns' : `the row of position ${shownRow}: what each head reads there, the root of attention as height`}
+        {alike ? `; first those whose row is most like that of ${names[like]}` : ''}
       </p>
-      <Pictures seen={seen} shown={shown} row={row} tokens={prompt.tokens.length} byLayer={place.sort === 'layer' && shown.length === seen.layers * seen.heads} onOpen={open} />
+      <Pictures seen={seen} shown={shown} row={row} tokens={prompt.tokens.length} alike={alike} byLayer={place.sort === 'layer' && shown.length === seen.layers * seen.heads} onOpen={open} />
       <Numbers
         title={`Numbers of the first ${Math.min(LISTED, shown.length)} heads`}
-        columns={['head', 'role', 'brings', 'strongest', 'entropy', 'on sinks']}
-        rows={shown.slice(0, LISTED).map((head) => [nameOf(seen, head), roles?.[head] ?? '', ...[seen.statistics.brings, seen.statistics.highest, seen.statistics.entropy, seen.statistics.resting].map((one) => one[head] ?? 0)])}
+        columns={['head', 'role', ...(alike ? ['overlap'] : []), 'brings', 'strongest', 'entropy', 'on sinks']}
+        rows={shown.slice(0, LISTED).map((head) => [names[head] ?? '', roles?.[head] ?? '', ...(alike ? [alike[head] ?? 0] : []), ...[seen.statistics.brings, seen.statistics.highest, seen.statistics.entropy, seen.statistics.resting].map((one) => one[head] ?? 0)])}
       />
     </section>
   );
@@ -166,10 +201,11 @@ interface PicturesProps {
   shown: readonly number[];
   row: Uint8Array | null;
   tokens: number;
+  alike: readonly number[] | null;
   byLayer: boolean;
   onOpen: (head: number) => void;
 }
-const Pictures = ({ seen, shown, row, tokens, byLayer, onOpen }: PicturesProps) => {
+const Pictures = ({ seen, shown, row, tokens, alike, byLayer, onOpen }: PicturesProps) => {
   const canvas = useRef<HTMLCanvasElement>(null);
   const turn = useRepaint(canvas);
   const grid = useRef<Grid | null>(null);
@@ -198,6 +234,7 @@ const Pictures = ({ seen, shown, row, tokens, byLayer, onOpen }: PicturesProps) 
       `brings ${signed(of.brings[head], 3)} of the answer's log-probability`,
       `strongest attention ${number(of.highest[head])}, entropy ${number(of.entropy[head], 2)} of an even row`,
       `on sinks ${number(of.resting[head], 2)}`,
+      ...(alike ? [`overlap of the rows ${number(alike[head], 2)}`] : []),
     ].join('\n');
   };
   const walk = (event: KeyboardEvent) => {
@@ -213,7 +250,7 @@ const Pictures = ({ seen, shown, row, tokens, byLayer, onOpen }: PicturesProps) 
     if (top < 80 || top > innerHeight - 120) scrollBy({ top: top - innerHeight / 2 });
   };
   return (
-    <figure class="pictures">
+    <Figure class="pictures">
       <canvas
         ref={canvas}
         tabIndex={0}
@@ -238,6 +275,6 @@ const Pictures = ({ seen, shown, row, tokens, byLayer, onOpen }: PicturesProps) 
       <p class="unseen-live" aria-live="polite">
         {cursor === null ? '' : says(cursor)}
       </p>
-    </figure>
+    </Figure>
   );
 };

@@ -3,6 +3,9 @@ export type Screen = 'prompt' | 'heads' | 'cell' | 'circuit' | 'compare' | 'runs
 
 export interface Place {
   screen: Screen;
+  /** The model that the address was made with, and the beginning of its weights' hash. */
+  model: string;
+  weights: string;
   text: string;
   chat: boolean;
   head: string | null;
@@ -44,7 +47,10 @@ export interface Place {
 export const DRAWS = 999;
 const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', compare: '/compare', runs: '/runs' };
 
-export const NOWHERE: Place = { screen: 'prompt', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
+export const NOWHERE: Place = { screen: 'prompt', model: '', weights: '', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
+
+/** As much of the hash of a model's weights as an address holds. */
+export const weightsIn = (hash: string): string => hash.slice(0, 12);
 
 const whole = (text: string | null): number | null => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
@@ -54,6 +60,8 @@ export const placeOf = (url: string): Place => {
   const head = given.get('h');
   return {
     screen: (Object.keys(PATHS) as Screen[]).find((one) => PATHS[one] === path) ?? 'prompt',
+    model: given.get('m') ?? '',
+    weights: given.get('wt') ?? '',
     text: given.get('p') ?? '',
     chat: given.get('chat') === '1',
     head: head !== null && /^L\d{1,4}H\d{1,4}$/.test(head) ? head : null,
@@ -123,6 +131,8 @@ export const urlOf = (place: Place): string => {
   put('rows', place.words);
   put('by', place.order);
   put('from', place.start, 0);
+  put('m', place.model);
+  put('wt', place.weights);
   const query = made.toString();
   return PATHS[place.screen] + (query ? `?${query}` : '');
 };

@@ -53,9 +53,10 @@ export interface ControlSeen {
   p: number;
 }
 
-/** Set the cell's own attention to zero, shared out among the other tokens. */
+/** Take the cell's own attention, and share it out among the other tokens. */
 export interface CutCell {
   kind: 'cut';
+  dose?: number;
 }
 
 /** Two prompts whose difference is to be explained; what is left out is found. */
@@ -176,6 +177,7 @@ export interface PatchHead {
   head: string;
   position: number;
   source: string;
+  dose?: number;
 }
 
 /** What is on a screen, to be had as a command and as Python. */
@@ -295,6 +297,7 @@ export interface SilenceHead {
   kind: 'silence';
   head: string;
   position?: number | null;
+  dose?: number;
 }
 
 /** Exchange the key of the cell with that of another token, all of it or inside a named feature. */

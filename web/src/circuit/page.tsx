@@ -1,6 +1,7 @@
 // The page of a circuit: it opens at the answer with the edges that carry most, and grows on request.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Host } from '../host';
+import { Figure } from '../kit/figure';
 import { NamesTable } from '../kit/names';
 import { Page } from '../kit/page';
 import { Tokens } from '../kit/tokens';
@@ -136,7 +137,7 @@ export const CircuitView = ({ data, host }: { data: CircuitDocument; host: Host 
         </button>
       </div>
       {whole.edges.length ? (
-        <figure>
+        <Figure>
           <LineKey lines={lines} />
           <Picture graph={graph} by={by} pinned={pinned} onPin={setPinned} found={found} label={data.family ? 'Circuit: layers from the bottom up' : 'Circuit: tokens from left to right, layers from the bottom up'} names={data.names} />
           {pin ? (
@@ -159,7 +160,7 @@ export const CircuitView = ({ data, host }: { data: CircuitDocument; host: Host 
           ) : (
             <p class="soft hint">Point at a box for its numbers; click it, or press Enter, to hold it and to show what else flows into it.</p>
           )}
-        </figure>
+        </Figure>
       ) : (
         <p class="empty">This circuit is empty: there is nothing to draw.</p>
       )}

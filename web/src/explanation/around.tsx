@@ -4,6 +4,7 @@ import type { NodeKind } from '../circuit/document';
 import type { Graph, GraphEdge, GraphNode } from '../circuit/graph';
 import { quoted, rowOf } from '../circuit/graph';
 import { LineKey, Picture } from '../circuit/picture';
+import { Figure } from '../kit/figure';
 import { Numbers } from '../kit/numbers';
 import { Tok } from '../kit/tokens';
 import type { ExplanationDocument, Side, Writer } from './document';
@@ -61,7 +62,7 @@ export const Around = ({ data }: { data: ExplanationDocument }) => {
     <section class="around">
       <h2>The circuit around it</h2>
       <p class="soft">The strongest helpers on both sides{accounts ? ', and what the MLPs among them had mostly read' : ''}: tokens from left to right, layers from the bottom up. Width: log-odds; thick frames: the cause.</p>
-      <figure>
+      <Figure>
         <LineKey lines={accounts ? ['query', 'key', 'account'] : ['query', 'key']} />
         <Picture graph={graph} pinned={pinned} onPin={setPinned} label={`The circuit around ${data.head}`} meaning={{ query: 'query side, log-odds', key: 'key side, log-odds', account: 'account through an MLP, log-odds' }} />
         <Numbers
@@ -71,7 +72,7 @@ export const Around = ({ data }: { data: ExplanationDocument }) => {
             return [from?.title, from?.at === null || from === undefined ? '' : <Tok at={from.at} />, from?.reads === null || from === undefined ? '' : <Tok at={from.reads} />, e.line === 'account' ? to?.title : `${side(e.line)} side of ${to?.title}`, e.weight];
           })}
         />
-      </figure>
+      </Figure>
     </section>
   );
 };

@@ -1,5 +1,6 @@
 // What the head then does with what it reads.
 import type { ComponentChildren } from 'preact';
+import { Figure } from '../kit/figure';
 import { Bar, rangeOf } from '../kit/bars';
 import { explained } from '../kit/explained';
 import { Numbers } from '../kit/numbers';
@@ -27,7 +28,7 @@ export const Consequence = ({ data }: { data: ExplanationDocument }) => {
         What {data.head} does with what it reads at <Tok at={data.key} most={18} />.
       </p>
       <div class="two">
-        <figure class="raised">
+        <Figure class="raised">
           <figcaption>
             <b>Tokens it raises and lowers</b> as the next token after <Tok at={data.query} most={18} />, by what it writes itself (logits against the average token).
           </figcaption>
@@ -35,8 +36,8 @@ export const Consequence = ({ data }: { data: ExplanationDocument }) => {
             <Bar name={<Shown text={one.token} most={16} />} value={one.logit} range={range} text={signed(one.logit)} of="direct" />
           ))}
           <Numbers columns={['token', 'logit']} rows={[...raised, ...lowered].map((one) => [<Shown text={one.token} />, one.logit])} />
-        </figure>
-        <figure class="effects">
+        </Figure>
+        <Figure class="effects">
           <figcaption>
             <b>Effect on the answer</b> {answer}, against {wrong}.
           </figcaption>
@@ -75,7 +76,7 @@ export const Consequence = ({ data }: { data: ExplanationDocument }) => {
           ) : (
             <p>There is no other token that this attention could go to.</p>
           )}
-        </figure>
+        </Figure>
       </div>
     </section>
   );

@@ -1,5 +1,6 @@
 // Named features, where banks of them were given: their part of the score, who wrote them, and each one taken out.
 import type { Host } from '../host';
+import { Figure } from '../kit/figure';
 import { Bar, rangeOf } from '../kit/bars';
 import { Caption } from '../kit/caption';
 import { Dots } from '../kit/dots';
@@ -37,7 +38,7 @@ const Parts = ({ features, total, host }: { features: Document; total: number; h
   const range = rangeOf(parts.map((one) => one.value));
   const share = features.unexplained_share;
   return (
-    <figure class="parts">
+    <Figure class="parts">
       <figcaption>
         <b>Log-odds {signed(total)} by feature.</b> {share === null ? '' : `Unexplained: ${Math.round(100 * share)} %.`}
       </figcaption>
@@ -56,7 +57,7 @@ const Parts = ({ features, total, host }: { features: Document; total: number; h
         />
       ))}
       <Numbers columns={['feature', 'rank', 'log-odds', 'logit']} rows={parts.map((one) => [readable(one.name), one.rank, one.value, one.logit])} />
-    </figure>
+    </Figure>
   );
 };
 
@@ -67,7 +68,7 @@ const Writers = ({ feature }: { feature: Document['writers'][number] }) => {
   });
   const range = rangeOf(sides.flatMap((one) => [...one.list.map((writer) => writer.log_odds), one.rest]));
   return (
-    <figure class="featurewriters">
+    <Figure class="featurewriters">
       <figcaption>
         <b>
           Who wrote <bdi>{readable(feature.name)}</bdi>.
@@ -84,7 +85,7 @@ const Writers = ({ feature }: { feature: Document['writers'][number] }) => {
         </>
       ))}
       <Numbers columns={['side', 'writer', 'at', 'read', 'log-odds']} rows={feature.writers.map((one) => [one.side, spoken(one.name), <Tok at={one.position} />, one.source === undefined ? '' : <Tok at={one.source} />, one.log_odds])} />
-    </figure>
+    </Figure>
   );
 };
 
@@ -96,7 +97,7 @@ const Tests = ({ features, before }: { features: Document; before: number }) => 
   ];
   const top = Math.max(...rows.map((row) => row.dot), ...features.tests.flatMap((one) => one.controls));
   return (
-    <figure class="featuretests">
+    <Figure class="featuretests">
       <figcaption>
         <b>Each feature removed from the query, or swapped between this token and its strongest rival.</b> <Caption of="feature tests" />
       </figcaption>
@@ -105,6 +106,6 @@ const Tests = ({ features, before }: { features: Document; before: number }) => 
         columns={['feature', 'edit', 'predicted attention', 'attention', 'probability', 'lead', 'percentile']}
         rows={features.tests.map((one) => [readable(one.name), one.kind, one.predicted, one.observed.attention, one.observed.probability, one.observed.lead, one.percentile])}
       />
-    </figure>
+    </Figure>
   );
 };

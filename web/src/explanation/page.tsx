@@ -2,6 +2,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import type { Cell, Host } from '../host';
 import type { Values } from '../kit/explained';
+import { Figure } from '../kit/figure';
 import { explained } from '../kit/explained';
 import { Named, NamesTable } from '../kit/names';
 import { Numbers } from '../kit/numbers';
@@ -61,9 +62,9 @@ const Account = ({ data, host }: { data: GrowingDocument; host: Host }) => {
       {data.names ? (
         <section class="names">
           <h2>Names</h2>
-          <figure>
+          <Figure>
             <NamesTable names={data.names} />
-          </figure>
+          </Figure>
         </section>
       ) : null}
       {consequence && proof ? <Consequence data={known} /> : <Pending title="Consequence" />}

@@ -2,6 +2,7 @@
 import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Host } from '../host';
 import type { Colours } from '../kit/canvas';
+import { Figure } from '../kit/figure';
 import { coloursOf, rgb, useRepaint } from '../kit/canvas';
 import { Numbers } from '../kit/numbers';
 import { useTip } from '../kit/tip';
@@ -38,6 +39,14 @@ const imageOf = (attention: Attention, T: number, colours: Colours): HTMLCanvasE
 };
 
 type Spot = [query: number, key: number];
+
+/** The strongest cell in a direction: of the row to the left or right, of the column above or below. */
+const strongestFrom = (attention: Attention, T: number, [q, k]: Spot, [down, right]: Spot): Spot => {
+  let best: Spot = [q, k];
+  let most = -1;
+  for (let [y, x] = [q + down, k + right]; y >= 0 && x >= 0 && y < T && x <= y; y += down, x += right) if (attention(y, x) > most) [most, best] = [attention(y, x), [y, x]];
+  return best;
+};
 interface Frame {
   pad: number;
   side: number;
@@ -96,6 +105,7 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
     if (event.key === 'Enter') choose([q, k]);
     if (!by) return;
     event.preventDefault();
+    if (event.shiftKey) return setCursor(strongestFrom(attention, T, [q, k], by as Spot));
     const within = (v: number) => Math.max(0, Math.min(T - 1, v));
     setCursor([within(q + (by[0] as number)), within(k + (by[1] as number))]);
   };
@@ -117,9 +127,9 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
     <section class="pattern">
       <h2>The whole head</h2>
       <p class="soft">
-        Every row of {data.head} in this prompt. Point at a cell, or use the arrow keys; click, or press Enter, to {host.explain ? 'ask why it is there' : 'show its row above'}.
+        Every row of {data.head} in this prompt. Point at a cell, or use the arrow keys, with Shift to the strongest cell that way; click, or press Enter, to {host.explain ? 'ask why it is there' : 'show its row above'}.
       </p>
-      <figure class="map">
+      <Figure class="map">
         <canvas
           ref={canvas}
           tabIndex={0}
@@ -159,7 +169,7 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
           </div>
         </div>
         {listed}
-      </figure>
+      </Figure>
     </section>
   );
 };

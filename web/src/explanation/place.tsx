@@ -1,4 +1,5 @@
 // Place or content: does the head read the token for what it is, or for where it is?
+import { Figure } from '../kit/figure';
 import { Bar, rangeOf } from '../kit/bars';
 import { Numbers } from '../kit/numbers';
 import { signed } from '../numbers';
@@ -23,12 +24,12 @@ export const Place = ({ data }: { data: ExplanationDocument }) => {
       <p class="soft">
         A head can read a token for what it is or for where it is. The bars add up to {signed(data.log_odds.total)}, the log-odds of this attention above an even row; one may be larger than the sum if another works against it.
       </p>
-      <figure>
+      <Figure>
         {parts.map((part) => (
           <Bar name={<b>{part}</b>} value={data.place[part]} range={range} text={signed(data.place[part])} of={part} sub={SAYS[part]} />
         ))}
         <Numbers columns={['part', 'log-odds']} rows={all.map((part) => [part, data.place[part]])} />
-      </figure>
+      </Figure>
     </section>
   );
 };

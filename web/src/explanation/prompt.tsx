@@ -1,6 +1,7 @@
 // The prompt as tokens, with the attention of one row as heat. Any token's row can be looked at.
 import { useRef } from 'preact/hooks';
 import type { Host } from '../host';
+import { Figure } from '../kit/figure';
 import { Numbers } from '../kit/numbers';
 import { useTip } from '../kit/tip';
 import { Shown, Tok } from '../kit/tokens';
@@ -35,7 +36,7 @@ export const Prompt = ({ data, attention, row, onRow, host }: PromptProps) => {
     <section class="prompt">
       <h2>Prompt</h2>
       <p class="soft">The heat is the attention of {data.head} in one row: what it reads while it is at the framed token.{attention ? ' Click another token, or walk with the arrow keys and press Enter, to see its row.' : ''}</p>
-      <figure>
+      <Figure>
         <div class="tokens" role="group" aria-label="Prompt: choose the token whose row is shown" ref={box} onKeyDown={walk}>
           {data.tokens.map((text, i) => {
             const a = at(i);
@@ -102,7 +103,7 @@ export const Prompt = ({ data, attention, row, onRow, host }: PromptProps) => {
           )}
         </div>
         {attention ? <Numbers title="Numbers of this row" columns={['position', 'token', 'attention']} rows={reads.map(({ key, a }) => [key, <Shown text={data.tokens[key] ?? ''} />, a])} /> : null}
-      </figure>
+      </Figure>
     </section>
   );
 };

@@ -1,4 +1,5 @@
 // The proof: the cause taken out of the running model, beside random removals that had the same chance.
+import { Figure } from '../kit/figure';
 import { Caption } from '../kit/caption';
 import { explained } from '../kit/explained';
 import type { DotRow } from '../kit/dots';
@@ -132,7 +133,7 @@ const Panels = ({ data }: { data: ExplanationDocument }) => {
   const [right, wrong] = [data.answer.text, data.answer.wrong].map((text) => isolated(short(visible(text), 14)));
   const title = by === 'lead' ? `Change of the lead of ${right} over ${wrong}` : `Change of the log-probability of ${right}`;
   return (
-    <figure>
+    <Figure>
       <figcaption>
         ● seen in the edited model, <span class="ringmark">○</span> predicted by the table alone (they differ by <span {...explained('error', { v: proof.error })}>{number(proof.error, 6)}</span>). Grey: {controls.length ? `${controls[0]?.draws} random removals of each kind, matched in length` : 'no random removal could be drawn'}; the line below each is where 90 % of them are, the upright its mean.
       </figcaption>
@@ -172,6 +173,6 @@ const Panels = ({ data }: { data: ExplanationDocument }) => {
           ...(next ? [['without the next-best', next.after, next.outcome.attention, next.outcome.probability, next.outcome.lead, next.outcome.log_probability]] : []),
         ]}
       />
-    </figure>
+    </Figure>
   );
 };

@@ -1,4 +1,5 @@
 // Why not elsewhere: the other tokens with most attention, and where they fall behind.
+import { Figure } from '../kit/figure';
 import { Bar, rangeOf } from '../kit/bars';
 import { Caption } from '../kit/caption';
 import { Numbers } from '../kit/numbers';
@@ -14,7 +15,7 @@ export const Rivals = ({ data }: { data: ExplanationDocument }) => {
     <section class="rivals">
       <h2>Why not elsewhere?</h2>
       <p class="soft"><Caption of="rivals" /></p>
-      <figure>
+      <Figure>
         {data.rivals.map((one) => (
           <Bar
             name={<Tok at={one.key} most={16} />}
@@ -26,7 +27,7 @@ export const Rivals = ({ data }: { data: ExplanationDocument }) => {
           />
         ))}
         <Numbers columns={['key', 'attention', 'logit gap', 'channels']} rows={data.rivals.map((one) => [<Tok at={one.key} />, one.attention, one.gap, channels(one.channels)])} />
-      </figure>
+      </Figure>
     </section>
   );
 };

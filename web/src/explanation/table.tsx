@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Host } from '../host';
 import type { Range } from '../kit/bars';
+import { Figure } from '../kit/figure';
 import { rangeOf, Track } from '../kit/bars';
 import { Caption } from '../kit/caption';
 import { explained } from '../kit/explained';
@@ -70,7 +71,7 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
   const place = side === 'query' ? data.query : data.key;
   const shared = { data, columns, strongest, range, host };
   return (
-    <figure class={`side-table of-${side}`} hidden={hidden}>
+    <Figure class={`side-table of-${side}`} hidden={hidden}>
       <figcaption>
         <b class={side}>{SIDE_WORDS[side].title}</b>: {SIDE_WORDS[side].says}, at <Tok at={place} most={18} />.{' '}
         {side === 'key' ? 'What a writer wrote at this token counts by how far it is above what it wrote at the others. ' : ''}
@@ -145,7 +146,7 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
         />
       ) : null}
       {data.signals?.side === side ? <Finer signals={data.signals} count={cause.signals.length} /> : null}
-    </figure>
+    </Figure>
   );
 };
 

@@ -2,6 +2,8 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Glossary } from './explained';
+import type { Pin } from './pins';
+import { pinned, Pins } from './pins';
 import { numbersOf, Tip, Voice, Voices } from './tip';
 
 type Theme = 'light' | 'dark';
@@ -10,7 +12,9 @@ export const Page = ({ kind, themeKey, glossary, children }: { kind: string; the
   const [theme, setTheme] = useState<Theme | null>(null);
   const root = useRef<HTMLDivElement>(null);
   const voice = useMemo(() => new Voice(), []);
+  const [pins, setPins] = useState<readonly Pin[]>([]);
   voice.glossary = glossary;
+  voice.pin = ({ text, element }) => element && setPins((before) => pinned(before, { text, element }));
   const numbers = useMemo(() => numbersOf(voice), [voice]);
   const turn = () => setTheme((theme ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')) === 'dark' ? 'light' : 'dark');
   const last = useRef(turn);
@@ -19,7 +23,9 @@ export const Page = ({ kind, themeKey, glossary, children }: { kind: string; the
     if (!themeKey) return;
     const press = (event: KeyboardEvent) => {
       const typed = event.target instanceof HTMLElement && event.target.matches('input:not([type=checkbox]), textarea, select');
-      if (event.key === themeKey && !typed && !event.ctrlKey && !event.metaKey && !event.altKey) last.current();
+      if (typed || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === themeKey) last.current();
+      if (event.key === 'p' && voice.now) voice.pin(voice.now);
     };
     addEventListener('keydown', press);
     return () => removeEventListener('keydown', press);
@@ -46,11 +52,12 @@ export const Page = ({ kind, themeKey, glossary, children }: { kind: string; the
   }, []);
   return (
     <Voices.Provider value={voice}>
-      <div class={`headwise ${kind}`} data-theme={theme ?? undefined} ref={root} {...numbers}>
+      <div class={`headwise ${kind}${pins.length ? ' has-pins' : ''}`} data-theme={theme ?? undefined} ref={root} {...numbers}>
         <button type="button" class="small theme" aria-label="light / dark: switch the colours of the page" onClick={turn}>
           light / dark
         </button>
         {children}
+        <Pins pins={pins} onPins={setPins} />
         <Tip />
       </div>
     </Voices.Provider>

@@ -4,15 +4,20 @@ import type { Glossary } from './explained';
 import { saidOf } from './explained';
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
-interface Said {
+export interface Said {
   text: string;
   x: number;
   y: number;
+  /** The number that it is about. */
+  element?: Element;
 }
 
 /** Whoever speaks tells the one who shows: so a moving pointer redraws the tooltip and nothing else. */
 export class Voice {
   glossary: Glossary | null | undefined;
+  /** What is being said. */
+  now: Said | null = null;
+  pin: (said: Said) => void = () => undefined;
   private hear: ((said: Said | null) => void) | null = null;
   listen(hear: (said: Said | null) => void): () => void {
     this.hear = hear;
@@ -21,6 +26,7 @@ export class Voice {
     };
   }
   say(said: Said | null): void {
+    this.now = said;
     this.hear?.(said);
   }
 }
@@ -38,14 +44,23 @@ export const numbersOf = (voice: Voice) => {
   return {
     onPointerOver: (event: PointerEvent) => {
       const found = find(event);
-      if (found) voice.say({ text: found[1], x: event.clientX, y: event.clientY });
+      if (found) voice.say({ text: found[1], element: found[0], x: event.clientX, y: event.clientY });
     },
     onPointerOut: leave,
     onFocusIn: (event: FocusEvent) => {
       const found = find(event);
-      if (found && (event.target as Element).matches(':focus-visible')) voice.say({ text: found[1], ...under(found[0].getBoundingClientRect()) });
+      if (found && (event.target as Element).matches(':focus-visible')) voice.say({ text: found[1], element: found[0], ...under(found[0].getBoundingClientRect()) });
     },
     onFocusOut: leave,
+    // A click or Enter keeps what is said; what has something of its own to do when it is clicked keeps that.
+    onClick: (event: MouseEvent) => {
+      const found = (event.target as Element).closest('button, a, label, input, summary') ? null : find(event);
+      if (found) voice.pin({ text: found[1], element: found[0], x: 0, y: 0 });
+    },
+    onKeyDown: (event: KeyboardEvent) => {
+      const found = event.key === 'Enter' && !(event.target as Element).matches('button') ? find(event) : null;
+      if (found && found[0] === event.target) voice.pin({ text: found[1], element: found[0], x: 0, y: 0 });
+    },
   };
 };
 

@@ -10,6 +10,7 @@ import type { ExplanationDocument } from '../explanation/document';
 import { words } from '../explanation/proof';
 import { Prose } from '../explanation/sentence';
 import type { Host } from '../host';
+import { Figure } from '../kit/figure';
 import { Tokens } from '../kit/tokens';
 import { share } from '../numbers';
 import { isolated, plural, readable } from '../text';
@@ -120,10 +121,10 @@ const Walk = ({ server, place, prompt, go, read }: Shared) => {
         <p class="note">{readable(line)}</p>
       ))}
       {graph.nodes.size ? (
-        <figure>
+        <Figure>
           <LineKey lines={lines} />
           <Picture graph={graph} pinned={node?.id ?? null} onPin={(id) => choose(id ?? node?.id ?? null)} label="Circuit as far as it was opened: tokens from left to right, layers from the bottom up" />
-        </figure>
+        </Figure>
       ) : data ? (
         <p>There is nothing to draw.</p>
       ) : null}

@@ -1,6 +1,7 @@
 // Two prompts side by side, or one before and after what the bench changes: the answer, every head, one head's row.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
+import { Figure } from '../kit/figure';
 import { explained } from '../kit/explained';
 import { Shown } from '../kit/tokens';
 import { number, signed } from '../numbers';
@@ -116,7 +117,7 @@ const lastRow = (cells: Uint8Array, bytes: number, tokens: number): number[] => 
 
 type Line = readonly [unknown, number | null, number | null];
 const Diff = ({ title, name, of, lines, onPick }: { title: string; name: string; /** What its numbers are called in the glossary. */ of: string; lines: readonly Line[]; onPick?: (line: Line) => void }) => (
-  <figure>
+  <Figure>
     <figcaption>
       <b>{title}</b>
     </figcaption>
@@ -153,7 +154,7 @@ const Diff = ({ title, name, of, lines, onPick }: { title: string; name: string;
         ))}
       </tbody>
     </table>
-  </figure>
+  </Figure>
 );
 
 const Both = ({ sides: [a, b], place, go }: { sides: [Side, Side] } & Pick<Shared, 'place' | 'go'>) => {

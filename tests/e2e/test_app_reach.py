@@ -1,0 +1,147 @@
+"""What is at hand on every screen: pinned numbers, panels that fill the window, links from other weights; and on single
+ones: heads with a similar row, the strongest cell by keyboard, the order of changes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from browsing import browsed, fits
+from browsing_app import Tab, place_of
+from toy_answers import answer_lines, small_model
+
+from headwise.why.explain import explain
+
+pytestmark = [browsed, pytest.mark.slow]
+PROMPT = answer_lines(3)[0]["prompt"]
+
+
+def proved(page: Any) -> Any:
+    page.wait_for_selector(".howto", timeout=30_000)
+    return page
+
+
+def pattern() -> torch.Tensor:
+    """Attention [heads, T, T]."""
+    return torch.cat(list(small_model().capture(PROMPT, want=("pattern",)).pattern))
+
+
+def test_a_number_is_pinned_leads_to_its_table_and_stays_on_other_screens(tab: Tab) -> None:
+    page = proved(tab("/cell", p=PROMPT))
+    page.locator("dl.facts [data-num='log-odds']").click()
+    assert "Error against the model" in page.inner_text(".pins")
+    page.locator("dl.facts [data-num='attention']").focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".pins section").count() == 2
+    page.locator(".answer-chip").first.hover()  # a button has something of its own to do
+    page.keyboard.press("p")
+    assert page.locator(".pins section").count() == 3
+    page.locator(".pins >> text=show where").nth(1).click()
+    assert json.loads(page.get_attribute("td.found", "data-with"))["v"] == pytest.approx(
+        explain(small_model(), PROMPT).attention, abs=1e-4
+    )
+    assert page.locator("td.found").is_visible()
+    assert fits(page)
+    before = page.inner_text(".pins p >> nth=0")
+    page.click(".app-bar nav >> text=Heads")
+    page.wait_for_selector(".pictures canvas")
+    assert page.inner_text(".pins p >> nth=0") == before
+    for _ in range(3):
+        page.locator(".pins >> text=unpin").first.click()
+    assert page.locator(".pins").count() == 0
+
+
+def test_a_number_that_is_pinned_twice_is_let_go(tab: Tab) -> None:
+    page = proved(tab("/cell", p=PROMPT))
+    for count in (1, 0):
+        page.locator("dl.facts [data-num='attention']").click()
+        assert page.locator(".pins section").count() == count
+
+
+def test_heads_with_a_similar_row_come_first(tab: Tab) -> None:
+    model, query = small_model(), 5
+    page = proved(tab("/cell", p=PROMPT, h="L1H1", q=query))
+    page.click("text=heads with a similar row")
+    page.wait_for_selector(".shown-now >> text=most like that of L1H1")
+    at = place_of(page)
+    assert (at["s"], at["r"]) == ("like:L1H1", str(query))
+    page.click(".heads-screen .numbers summary")
+    rows = page.locator(".heads-screen .numbers tbody tr")
+    names = rows.locator("td:first-child").all_inner_texts()
+    told = [
+        json.loads(one)["v"]
+        for one in rows.locator("td[data-num=overlap]").evaluate_all(
+            "all => all.map((one) => one.dataset.with)"
+        )
+    ]
+    root = pattern()[:, query].sqrt()
+    heads = [str(one) for one in model.heads]
+    wanted = dict(zip(heads, (root @ root[heads.index("L1H1")]).tolist(), strict=True))
+    assert names[0] == "L1H1" and told == sorted(told, reverse=True)
+    assert told == pytest.approx([wanted[name] for name in names], abs=0.01)
+    page.select_option("select.like", "L0H2")
+    page.wait_for_selector(".shown-now >> text=most like that of L0H2")
+    assert rows.locator("td:first-child").first.inner_text() == "L0H2"
+    page.select_option("select.like", "")
+    assert "s" not in place_of(page)
+
+
+def test_shift_and_an_arrow_go_to_the_strongest_cell_that_way(tab: Tab) -> None:
+    head, query, key = "L1H1", 9, 4
+    page = proved(tab("/cell", p=PROMPT, h=head, q=query, k=key))
+    whole = pattern()[[str(one) for one in small_model().heads].index(head)]
+    page.locator(".map canvas").focus()
+    left = int(whole[query, :key].argmax())
+    page.keyboard.press("Shift+ArrowLeft")
+    assert page.locator(".spot .at").all_inner_texts() == [str(query), str(left)]
+    below = query + 1 + int(whole[query + 1 :, left].argmax())
+    page.keyboard.press("Shift+ArrowDown")
+    assert page.locator(".spot .at").all_inner_texts() == [str(below), str(left)]
+
+
+def test_a_panel_fills_the_window_and_escape_puts_it_back(tab: Tab) -> None:
+    for panel, more in {"figure.map": {}, "figure.effect": {"e": "cut"}}.items():
+        page = proved(tab("/cell", p=PROMPT, **more))
+        figure = page.locator(panel)
+        before = figure.bounding_box()
+        figure.locator("> .fills").click()
+        assert figure.bounding_box() == {"x": 0, "y": 0, "width": 1280, "height": 900}
+        # Nothing is above it.
+        assert figure.evaluate("one => one.contains(document.elementFromPoint(640, 12))")
+        page.keyboard.press("Escape")
+        after = figure.bounding_box()
+        assert (after["width"], after["height"]) == (before["width"], before["height"])
+        assert page.locator("figure:visible").count() == page.locator("figure:visible > .fills").count()
+
+
+def test_changes_are_moved_and_act_in_their_order(tab: Tab) -> None:
+    why = explain(small_model(), PROMPT)
+    other = next(i for i in range(why.query) if i != why.key)
+    page = proved(tab("/cell", p=PROMPT, e=f"ch:k:0;sw:{other};ch:k:1"))
+    page.wait_for_selector(".effect")
+    with page.expect_response("**/api/edit") as asked:
+        page.click("[aria-label='Move change 2 up']")
+    kinds = [one["kind"] for one in asked.value.request.post_data_json["edits"]]
+    assert kinds == ["swap", "channels"]  # two of a kind that follow one another go as one
+    assert place_of(page)["e"] == f"sw:{other}:;ch:k:0;ch:k:1"
+    page.wait_for_timeout(100)
+    with page.expect_response("**/api/edit") as asked:
+        page.click("[aria-label='Move change 1 down']")
+    kinds = [one["kind"] for one in asked.value.request.post_data_json["edits"]]
+    assert kinds == ["channels", "swap", "channels"]
+    assert page.locator("[aria-label='Move change 1 up']").count() == 0
+    assert page.locator("[aria-label='Move change 3 down']").count() == 0
+
+
+def test_a_link_from_other_weights_says_so(tab: Tab) -> None:
+    page = tab("/cell", p=PROMPT, m="another", wt="0123456789ab")
+    page.wait_for_selector(".other-weights")
+    assert "another" in page.inner_text(".other-weights")
+    page.click(".other-weights button")
+    page.wait_for_selector(".other-weights", state="detached")
+    model = small_model()
+    assert (place_of(page)["m"], place_of(page)["wt"]) == (model.name, model.weight_hash[:12])
+    same = proved(tab("/cell", **place_of(page)))
+    assert same.locator(".other-weights").count() == 0
