@@ -71,21 +71,23 @@ def notebook() -> str:
 
 
 def cluster() -> str:
-    """A worker process of Ray explains, with the same sentence as this process."""
-    ray: Any = import_module("ray")
+    """A Ray that is started here, as `--ray` does, makes the bytes of this process, and leaves nothing behind."""
+    from headwise.toy.language import sentences
 
     headwise: Any = import_module("headwise")
-
-    def sentence() -> str:
-        return str(headwise.explain(_small(), PROMPT).sentence)
-
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    try:
-        far = ray.get(ray.remote(sentence).remote())
-    finally:
-        ray.shutdown()
-    assert far == sentence()
-    return f"worker says: {far[:40]} …"
+    file = Path("answers.jsonl")
+    lines = {
+        s.text: {"prompt": s.text, "answer": s.answer, "wrong": s.wrong} for s in sentences(6, 0, "smoke")
+    }
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines.values()))
+    token = Path.home() / ".ray" / "auth_token"
+    was_there = token.exists()
+    headwise.trace_many(_small(), file, out="here")
+    headwise.trace_many(_small(), file, out="ray", workers=headwise.RayCluster(workers=1))
+    here, far = (Path(run, "edges.parquet").read_bytes() for run in ("here", "ray"))
+    assert here == far and here
+    assert token.exists() == was_there, "a token was left in the home folder"
+    return f"a worker of Ray traced {len(lines)} prompts to the same bytes"
 
 
 def llm() -> str:

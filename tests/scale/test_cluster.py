@@ -254,3 +254,24 @@ def test_ray_of_its_own_ends_with_the_command_even_if_that_is_killed(
     assert again.returncode == 0, said
     assert not children_of(again.pid)
     assert contents(out) == alone
+
+
+@pytest.mark.cluster
+def test_ray_of_its_own_needs_no_settings_and_leaves_no_token(
+    answers: Path, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    """As a user runs it, who has set nothing for Ray: it is closed to others, and the home folder stays as it was."""
+    plain = {name: value for name, value in ENVIRONMENT.items() if not name.startswith("RAY_")}
+    home, out = tmp_path / "home", tmp_path / "run"
+    home.mkdir()
+    done = subprocess.run(
+        command(answers, out, "--ray", "--workers", "1"),
+        env=plain | {"HOME": str(home), "HEADWISE_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    assert contents(out) == alone
+    assert not (home / ".ray").exists()

@@ -71,9 +71,10 @@ def _set_for_ray() -> Iterator[None]:
         "RAY_worker_niceness": "0",
     }
     if "RAY_AUTH_MODE" not in os.environ:
-        # Whoever reaches an open Ray can run anything; left to itself it would write a token into the home folder.
-        wanted |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
-    before = {name: os.environ.get(name) for name in wanted}
+        # Whoever reaches an open Ray can run anything. Ray asks for a token of its own accord, but left to itself it
+        # would write one into the home folder. The mode is Ray's to set: it has read it once already, when imported.
+        wanted["RAY_AUTH_TOKEN"] = _TOKEN
+    before = {name: os.environ.get(name) for name in (*wanted, "RAY_AUTH_MODE")}
     os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})
     try:
         yield
