@@ -15,14 +15,16 @@ import pytest
 from toy_answers import small_model
 
 import headwise
+from headwise.bases.calibration import Calibration
 from headwise.circuits import files
 from headwise.contrast.bank import FeatureBank
+from headwise.contrast.roles import HeadRoles
 from headwise.errors import HeadwiseError
 from headwise.known_names import KnownNames
 from headwise.scale import tensors as sealed
 from headwise.survey.records import CircuitRun
 from headwise.why.document import SCHEMA as EXPLANATION
-from make_stored import PROMPT, bank_of
+from make_stored import KINDS, PROMPT, bank_of
 
 STORED = Path(__file__).parent / "stored"
 FOLDERS = sorted(folder for folder in STORED.iterdir() if folder.is_dir())
@@ -52,6 +54,48 @@ def test_a_stored_bank_is_read_whole(stored: Path) -> None:
 def test_a_stored_run_of_circuits_is_read(stored: Path) -> None:
     run = CircuitRun.load(stored / "circuits")
     assert len(run) and run.circuit(0).edges
+
+
+STUDIES: dict[str, Any] = {
+    "families": headwise.FamiliesResult,
+    "features": headwise.FeaturesResult,
+    "unlabelled": headwise.UnlabelledResult,
+    "sinks": headwise.SinksResult,
+    "sparsity": headwise.SparsityResult,
+    "names": headwise.NamesResult,
+    "atlas": headwise.Atlas,
+    "explanations": headwise.ExplanationsResult,
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_stored_study_is_read_whole_and_written_as_it_was(stored: Path, tmp_path: Path, name: str) -> None:
+    if not (stored / name).exists():
+        pytest.skip("this version had no such study")
+    found = STUDIES[name].load(stored / name)
+    before, now = (
+        json.loads((stored / name / f"{name}.json").read_text()),
+        json.loads(json.dumps(found.to_json())),
+    )
+    shared = (before.keys() & now.keys()) - {"seconds"}
+    assert len(shared) > 2
+    assert {key: now[key] for key in shared} == {key: before[key] for key in shared}
+    again = STUDIES[name].load(found.save(tmp_path / "again"))
+    assert json.loads(json.dumps(again.to_json())) == now
+
+
+def test_stored_roles_and_moments_fit_the_model(stored: Path) -> None:
+    if not (stored / "roles.json").exists():
+        pytest.skip("this version kept neither")
+    model = small_model()
+    roles = HeadRoles.load(stored / "roles.json", model)
+    assert len(roles.heads) == len(model.heads)
+    moments = Calibration.load(stored / "moments.safetensors", model)
+    assert moments.to_bytes() == (stored / "moments.safetensors").read_bytes()
+
+
+def test_the_newest_folder_has_every_kind() -> None:
+    assert {file.name for file in FOLDERS[-1].iterdir()} == set(KINDS)
 
 
 def _keys(value: Any, path: str = "") -> set[str]:
