@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import torch
+from long_prompts import rows_at_a_time
 from tiny import prompts_of, tiny
 from tiny_circuits import largest_circuit
 
-from headwise.circuits.faithfulness import _matched, _random_like, faithfulness
+from headwise.circuits.faithfulness import _ablation, _matched, _random_like, faithfulness
 from headwise.circuits.interventions import choose_edges, intervene
 from headwise.errors import HeadwiseError
 from headwise.model.edits import AddToStream
+from headwise.types import Cell, Head
 
 
 def test_removing_all_signals_of_a_side_is_the_traced_counterfactual(variant: str) -> None:
@@ -88,27 +92,59 @@ def test_ablating_nothing_changes_nothing_and_ablating_all_equals_uniform_values
     assert not got.necessary.supported and not got.sufficient.supported  # three draws say nothing
 
 
+INSIDE = frozenset({Cell(Head(1, 2), 5, 3), Cell(Head(1, 0), 5, 1), Cell(Head(2, 3), 2, 2)})
+
+
+def _by_row(cells: frozenset[Cell]) -> Counter[tuple[int, int]]:
+    return Counter((cell.head.layer, cell.query) for cell in cells)
+
+
 def test_random_circuits_have_the_same_size_in_each_layer_and_row() -> None:
-    inside = torch.zeros(3, 4, 6, 6, dtype=torch.bool)
-    inside[1, 2, 5, 3] = inside[1, 0, 5, 1] = inside[2, 3, 2, 2] = True
-    drawn = _random_like(inside, torch.Generator().manual_seed(0))
-    assert torch.equal(drawn.sum((1, 3)), inside.sum((1, 3)))
-    assert not bool(drawn.triu(1).any())
+    drawn = _random_like(INSIDE, 4, torch.Generator().manual_seed(0))
+    assert _by_row(drawn) == _by_row(INSIDE)
+    assert all(cell.key <= cell.query and cell.head.index < 4 for cell in drawn)
 
 
 def test_matched_circuits_attend_as_much_and_hold_no_firing_of_the_circuit() -> None:
     generator = torch.Generator().manual_seed(0)
     pattern = torch.rand(3, 4, 6, 6, generator=generator).tril()
     pattern = pattern / pattern.sum(-1, keepdim=True)
-    inside = torch.zeros(3, 4, 6, 6, dtype=torch.bool)
-    inside[1, 2, 5, 3] = inside[1, 0, 5, 1] = inside[2, 3, 2, 2] = True
-    drawn = _matched(inside, pattern, generator)
-    assert torch.equal(drawn.sum((1, 3)), inside.sum((1, 3)))
-    assert not bool((drawn & inside).any()) and not bool(drawn.triu(1).any())
-    assert abs(float(pattern[drawn].sum() - pattern[inside].sum())) < 0.15
-    alone = torch.zeros(1, 1, 1, 1, dtype=torch.bool)
-    alone[0, 0, 0, 0] = True
-    assert not bool(_matched(alone, torch.ones(1, 1, 1, 1), generator).any())
+    rows = {(layer, query): pattern[layer, :, query, : query + 1] for layer in range(3) for query in range(6)}
+    drawn = _matched(INSIDE, rows, generator)
+    assert _by_row(drawn) == _by_row(INSIDE)
+    assert not drawn & INSIDE and all(cell.key <= cell.query for cell in drawn)
+    attention = [
+        sum(float(pattern[c.head.layer, c.head.index, c.query, c.key]) for c in cells)
+        for cells in (drawn, INSIDE)
+    ]
+    assert abs(attention[0] - attention[1]) < 0.15
+    alone = frozenset({Cell(Head(0, 0), 0, 0)})
+    assert not _matched(alone, {(0, 0): torch.ones(1, 1)}, generator)
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_firing_that_is_ablated_carries_the_mean_value(variant: str, outside: bool) -> None:
+    """Against the whole grid of every head, in a long prompt whose rows are worked on a few at a time."""
+    model, ids = tiny(variant, torch.float64), prompts_of(20)[0]
+    cells = frozenset({Cell(Head(1, 0), 19, 2), Cell(Head(1, 1), 7, 7), Cell(Head(1, 1), 8, 7)})
+    call = model.split([ids]).layers[1].call
+    shape = (1, 20, call.query.shape[1], call.value.shape[-1])
+    clean = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gone = torch.full((call.query.shape[1], 20, 20), outside)
+    for head, query, key in cells:
+        gone[head.index, query, key] = not outside
+    ((_, pattern, seen),) = call.in_rows()
+    value = call.value.repeat_interleave(call.query.shape[1] // call.value.shape[1], 1)
+    expected = clean.clone()
+    for head, query, key in gone.nonzero().tolist():
+        mean = value[0, head][seen[0, query]].mean(0)
+        expected[0, query, head] -= pattern[0, head, query, key] * (value[0, head, key] - mean)
+    with rows_at_a_time(200):
+        assert len(list(call.in_rows())) > 3
+        found = _ablation(cells, outside=outside).change(call, clean)
+    assert torch.allclose(found, expected, atol=1e-9)
+    other = _ablation(cells, outside=False).change(model.split([ids]).layers[2].call, clean)
+    assert torch.equal(other, clean)  # no firing of that layer is meant
 
 
 def test_edges_are_chosen_by_name_and_bad_names_are_one_line() -> None:

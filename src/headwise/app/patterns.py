@@ -6,15 +6,16 @@ keeps small attentions apart). Nothing here needs the model; a recorded pass is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import max_pool2d, pad
+from torch.nn.functional import pad
 
-from headwise.model.attend import pattern_rows, raw_scores
 from headwise.model.stream import Stream
+from headwise.show.why.page import packed
 from headwise.tracing.seeds import likelihood_shares
 from headwise.types import Cell, Head
 from headwise.why.attention import sinks_of
@@ -56,18 +57,15 @@ def glance(read: PromptReading, answer: Answer, question: Question, side: int = 
     block = -(-t // side)
     pixels = -(-t // block)
     sinks = _sinks(stream, t)
-    rows = torch.arange(t)
-    seen = (rows[:, None] > rows) & ~torch.isin(rows, torch.tensor(sinks, dtype=torch.long))
-    even = (rows + 1.0).log()[1:]
     thumbs, highest, entropy, resting = [], [], [], []
     for layer in range(up.n_layers):
-        pattern = layer_pattern(stream, layer).float()
-        highest += (pattern * seen).amax((1, 2)).tolist()
-        own = torch.special.entr(pattern[:, 1:]).sum(-1) / even
-        entropy += own.mean(-1).tolist()
-        resting += pattern[:, 1:, sinks].sum(-1).mean(-1).tolist() if sinks else [0.0] * len(pattern)
-        padded = pad(pattern, (0, pixels * block - t, 0, pixels * block - t))
-        thumbs.append(root_bytes(max_pool2d(padded[:, None], block)[:, 0]))
+        seen = _LayerGlance(up.n_heads, t, block, sinks)
+        for first, pattern in layer_rows(stream, layer):
+            seen.add(first, pattern.float().cpu())
+        highest += seen.highest.tolist()
+        entropy += seen.mean(seen.entropy)
+        resting += seen.mean(seen.resting)
+        thumbs.append(root_bytes(seen.thumbs))
     shares = likelihood_shares(up, answer.token)[: up.n_carried(up.n_layers)]
     brings = shares.view(-1, t).sum(1).tolist()
     return Glance(
@@ -82,13 +80,43 @@ def glance(read: PromptReading, answer: Answer, question: Question, side: int = 
     )
 
 
-def layer_pattern(stream: Stream, layer: int) -> Tensor:
-    """Attention of every head of a layer from every position: [heads, T, T]."""
-    call = stream.layers[layer].call
-    rows = torch.arange(call.query.shape[2], device=call.query.device)
-    keys = call.key[0].repeat_interleave(call.group, dim=0)
-    scores = raw_scores(call.query[0], keys, call.scale, call.cap)
-    return pattern_rows(scores, call.visible(rows[None])[0])
+class _LayerGlance:
+    """What can be said of the heads of a layer, some rows at a time. H heads, T tokens, P pixels."""
+
+    def __init__(self, heads: int, tokens: int, block: int, sinks: list[int]) -> None:
+        self.tokens, self.block, self.sinks = tokens, block, sinks
+        self.columns = torch.arange(tokens)
+        self.ordinary = ~torch.isin(self.columns, torch.tensor(sinks, dtype=torch.long))
+        pixels = -(-tokens // block)
+        self.thumbs = torch.zeros(heads, pixels, pixels)
+        """[H, P, P]: the largest attention of each block."""
+        self.highest, self.entropy, self.resting = (torch.zeros(heads) for _ in range(3))
+        """[H]: the strongest attention; then sums over rows."""
+
+    def add(self, first: int, pattern: Tensor) -> None:
+        """The rows from ``first`` on: [H, rows, T]."""
+        rows = torch.arange(first, first + pattern.shape[1])
+        counted = (rows[:, None] > self.columns) & self.ordinary
+        self.highest = torch.maximum(self.highest, (pattern * counted).amax((1, 2)))
+        wide = pad(pattern, (0, self.thumbs.shape[-1] * self.block - self.tokens))
+        wide = wide.unflatten(-1, (-1, self.block)).amax(-1)
+        for pixel in range(first // self.block, int(rows[-1]) // self.block + 1):
+            low, high = (max(0, (pixel + step) * self.block - first) for step in (0, 1))
+            self.thumbs[:, pixel] = torch.maximum(self.thumbs[:, pixel], wide[:, low:high].amax(1))
+        later = rows > 0  # the first row has one key
+        even = (rows[later] + 1.0).log()
+        self.entropy += (torch.special.entr(pattern[:, later]).sum(-1) / even).sum(-1)
+        self.resting += pattern[:, later][..., self.sinks].sum((-1, -2))
+
+    def mean(self, total: Tensor) -> list[float]:
+        """A sum over rows as their mean; the first row is none of them."""
+        return (total / max(1, self.tokens - 1)).tolist()
+
+
+def layer_rows(stream: Stream, layer: int) -> Iterator[tuple[int, Tensor]]:
+    """Attention of every head of a layer, some rows at a time: the first of them, and [heads, rows, T]."""
+    for rows, pattern, _ in stream.layers[layer].call.in_rows():
+        yield rows.start, pattern[0]
 
 
 def _sinks(stream: Stream, tokens: int) -> list[int]:
@@ -109,14 +137,15 @@ def columns_of(read: PromptReading, key: int) -> bytes:
     """[heads, T]: how much every head reads one token, from each token."""
     stream = read.up.stream
     return b"".join(
-        root_bytes(layer_pattern(stream, layer)[:, :, key]) for layer in range(len(stream.layers))
+        root_bytes(torch.cat([pattern[:, :, key] for _, pattern in layer_rows(stream, layer)], 1))
+        for layer in range(len(stream.layers))
     )
 
 
 @torch.no_grad()
-def pattern_of(read: PromptReading, head: Head) -> Tensor:
-    """[T, T]: one head's whole pattern."""
-    return read.up.stream.whole_pattern(head)
+def pattern_of(read: PromptReading, head: Head) -> np.ndarray:
+    """One head's whole pattern, packed."""
+    return packed(read.up.stream.call_of(head))
 
 
 def root_bytes(attention: Tensor) -> bytes:

@@ -24,7 +24,6 @@ from headwise.app.tables import table_page
 from headwise.errors import HeadwiseError
 from headwise.model.forward import Stopped
 from headwise.show.kit.page import APP, BUNDLE, SCREENS, STYLE, part
-from headwise.show.why.page import packed
 from headwise.validation import check
 
 MOST = 2_000_000
@@ -69,7 +68,7 @@ def routes(session: Session) -> list[Route]:
 
     async def pattern(request: Request) -> Response:
         kept, head = session.kept(prompt_id(request)), session.model.head(request.path_params["head"])
-        cells = packed(await run_in_threadpool(patterns.pattern_of, kept.read, head))
+        cells = await run_in_threadpool(patterns.pattern_of, kept.read, head)
         return in_bytes(cells.tobytes(), len(kept.read.tokens), cells.itemsize)
 
     async def row(request: Request) -> Response:

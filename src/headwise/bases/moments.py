@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headwise.bases.balanced import HeadMoments
 from headwise.errors import HeadwiseError
-from headwise.model.attend import AttentionCall, at_least_float32, attend, pattern_rows, raw_scores
+from headwise.model.attend import AttentionCall, at_least_float32, attend
 from headwise.model.batch import Batch
 from headwise.model.forward import Instruments, forward
 from headwise.model.reading import Rotary
@@ -119,30 +119,40 @@ def collect_moments(model: Model, token_ids: Sequence[Sequence[int]]) -> MomentS
 
 
 def _add_layer(sums: MomentSums, call: AttentionCall, rotary: Rotary | None, real: Tensor) -> None:
-    prompts, heads, columns, _ = call.query.shape
-    rows = torch.arange(columns, device=call.query.device).expand(prompts, -1)
-    visible = call.visible(rows)  # [prompts, rows, columns]
-    grouped = call.query.unflatten(1, (-1, call.group))
-    scores = raw_scores(grouped, call.key[:, :, None], call.scale, call.cap).flatten(1, 2)
-    pattern = pattern_rows(scores, visible[:, None])
+    # All that a row of a plain causal layer sees, [prompts, key heads, rows, d_head]
+    plain = call.key.cumsum(2) if call.mask is None else None
+    for rows, pattern, visible in call.in_rows():
+        whole = visible.to(call.key.dtype)[:, None] @ call.key if plain is None else plain[:, :, rows]
+        _add_rows(sums, call, rotary, rows.start, pattern, visible, whole, real[:, rows])
+
+
+def _add_rows(
+    sums: MomentSums,
+    call: AttentionCall,
+    rotary: Rotary | None,
+    first: int,
+    pattern: Tensor,
+    visible: Tensor,
+    whole: Tensor,
+    real: Tensor,
+) -> None:
+    """Some rows of a layer, from the ``first`` on; ``whole`` is the sum of the keys that each sees."""
     rivals = visible.sum(-1) - 1
     asked = (real & (rivals > 0))[:, None, :, None]
     # Heads first, so that each head's cells lie together.
-    head, prompt, query, key = ((pattern >= ATTENDED) & asked).transpose(0, 1).nonzero().T
+    head, prompt, row, key = ((pattern >= ATTENDED) & asked).transpose(0, 1).nonzero().T
     if not len(head):
         return
-    # All that a row sees, [prompts, key heads, rows, d_head]
-    plain = call.mask is None
-    whole = call.key.cumsum(2) if plain else visible.to(call.key.dtype)[:, None] @ call.key
     own = call.key[prompt, head // call.group, key]
-    others = (whole[prompt, head // call.group, query] - own) / rivals[prompt, query, None].to(own.dtype)
+    others = (whole[prompt, head // call.group, row] - own) / rivals[prompt, row, None].to(own.dtype)
+    query = row + first
     q, difference = call.query[prompt, head, query], own - others
     if rotary is not None:
         row = prompt if rotary.cos.shape[0] > 1 else torch.zeros_like(prompt)
         here = Rotary(rotary.cos[row, query][:, None], rotary.sin[row, query][:, None])
         q = here.undo(q[:, None, None])[:, 0, 0]
         difference = here.transposed(difference[:, None, None])[:, 0, 0]
-    counts = torch.bincount(head, minlength=heads).tolist()
+    counts = torch.bincount(head, minlength=call.query.shape[1]).tolist()
     at = 0
     for index, count in enumerate(counts):
         mine, theirs = at_least_float32(q[at : at + count]), at_least_float32(difference[at : at + count])

@@ -10,6 +10,8 @@ literature. Firings that only an account of an MLP leads to are not part of what
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,10 +23,10 @@ from headwise.circuits.counterfactual import outcomes
 from headwise.circuits.schema import require_fit
 from headwise.claims import claims, p_value
 from headwise.errors import HeadwiseError
-from headwise.model.attend import AttentionCall, pattern_rows, raw_scores
+from headwise.model.attend import AttentionCall
 from headwise.model.edits import ChangeOutput
 from headwise.randomness import keyed
-from headwise.types import Claim
+from headwise.types import Cell, Claim, Head
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 NEAR = 5
 """Firings nearest in attention among which a matched one is drawn."""
 NULL = "circuits of other firings of the same layers and queries with about the same attention"
+Cells = frozenset[Cell]
+"""Firings; never all cells of a prompt, which are the square of its length."""
 GROUP = "necessary and sufficient, of this circuit"
 
 
@@ -97,20 +101,17 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
     heads = [n for n in circuit.causal().heads if n.key <= n.query]
     if not heads:
         raise HeadwiseError("this circuit has no head: there is nothing to ablate")
-    tokens = len(circuit.token_ids)
-    shape = (model.n_layers, model.n_heads, tokens, tokens)
-    inside = torch.zeros(shape, dtype=torch.bool)
-    for node in heads:
-        inside[node.layer, node.head or 0, node.query, node.key] = True
-    drawn = [_random_like(inside, keyed(seed, "random circuit", draw)) for draw in range(draws)]
-    everything = torch.ones(shape, dtype=torch.bool)
-    seen = model.capture([list(circuit.token_ids)], want=("pattern",), start=circuit.start).pattern[0]
-    pattern = seen.double().cpu().view(shape)
-    like = [_matched(inside, pattern, keyed(seed, "matched circuit", draw)) for draw in range(draws)]
-    masks = [~everything, everything, ~inside, inside, *(~mask for mask in drawn), *drawn]
-    masks += [*(~mask for mask in like), *like]
+    inside = frozenset(Cell(Head(n.layer, n.head or 0), n.query, n.key) for n in heads)
+    drawn = [
+        _random_like(inside, model.n_heads, keyed(seed, "random circuit", draw)) for draw in range(draws)
+    ]
+    rows = _rows(model, circuit, sorted({cell.query for cell in inside}))
+    like = [_matched(inside, rows, keyed(seed, "matched circuit", draw)) for draw in range(draws)]
+    every = [_ablation(frozenset(), outside=outside) for outside in (False, True)]
+    own = [_ablation(inside, outside=outside) for outside in (True, False)]
+    others = [_ablation(one, outside=o) for some in (drawn, like) for o in (True, False) for one in some]
     with torch.no_grad():
-        plans = [[_ablation(mask)] for mask in masks]
+        plans = [[edit] for edit in (*every, *own, *others)]
         found = outcomes(model, circuit.token_ids, plans, circuit.answer_ids, start=circuit.start)
         difference = [one.lead for one in found]
     parts = [tuple(difference[4 + i * draws : 4 + (i + 1) * draws]) for i in range(4)]
@@ -138,50 +139,72 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
     )
 
 
-def _random_like(inside: Tensor, generator: torch.Generator) -> Tensor:
+Rows = Mapping[tuple[int, int], Tensor]
+"""(Layer, query) → attention of the layer's heads from there [heads, keys up to the query]."""
+
+
+def _rows(model: Model, circuit: Circuit, queries: list[int]) -> Rows:
+    """The rows of the pattern that a circuit's firings are in."""
+    ids, start = [list(circuit.token_ids)], circuit.start
+    seen = model.capture(ids, queries=queries, want=("pattern",), start=start).pattern[0].double().cpu()
+    by_layer = seen.unflatten(0, (model.n_layers, model.n_heads))
+    return {
+        (layer, query): by_layer[layer, :, place, : query + 1]
+        for layer in range(model.n_layers)
+        for place, query in enumerate(queries)
+    }
+
+
+def _random_like(inside: Cells, heads: int, generator: torch.Generator) -> Cells:
     """As many firings in each layer at each query position, at random heads and keys that the query may read."""
-    drawn = torch.zeros_like(inside)
-    heads = inside.shape[1]
-    for layer, query in inside.any(3).any(1).nonzero().tolist():
-        n = int(inside[layer, :, query].sum())
-        chosen = torch.randperm(heads * (query + 1), generator=generator)[:n]
-        drawn[layer, chosen // (query + 1), query, chosen % (query + 1)] = True
-    return drawn
+    counts = Counter((cell.head.layer, cell.query) for cell in inside)
+    drawn: set[Cell] = set()
+    for (layer, query), n in sorted(counts.items()):
+        chosen = torch.randperm(heads * (query + 1), generator=generator)[:n].tolist()
+        drawn |= {Cell(Head(layer, at // (query + 1)), query, at % (query + 1)) for at in chosen}
+    return frozenset(drawn)
 
 
-def _matched(inside: Tensor, pattern: Tensor, generator: torch.Generator) -> Tensor:
+def _matched(inside: Cells, rows: Rows, generator: torch.Generator) -> Cells:
     """For each firing another of its layer and query, outside the circuit, one of the few nearest in attention.
 
     Where a row has too few others, as many as there are.
     """
-    drawn = torch.zeros_like(inside)
-    for layer, head, query, key in inside.nonzero().tolist():
-        off = (pattern[layer, :, query, : query + 1] - pattern[layer, head, query, key]).abs()
-        taken = (inside | drawn)[layer, :, query, : query + 1]
-        off = off.masked_fill(taken, float("inf")).flatten()
+    drawn: set[Cell] = set()
+    for head, query, key in sorted(inside):
+        row = rows[head.layer, query]
+        off = (row - row[head.index, key]).abs()
+        for other, there, column in inside | drawn:
+            if (other.layer, there) == (head.layer, query):
+                off[other.index, column] = float("inf")
+        off = off.flatten()
         free = int(off.isfinite().sum())
         if free:
             near = off.topk(min(NEAR, free), largest=False).indices
             at = int(near[torch.randint(len(near), (), generator=generator)])
-            drawn[layer, at // (query + 1), query, at % (query + 1)] = True
-    return drawn
+            drawn.add(Cell(Head(head.layer, at // (query + 1)), query, at % (query + 1)))
+    return frozenset(drawn)
 
 
-def _ablation(mask: Tensor) -> ChangeOutput:
-    """The edit that takes the message of the firings in ``mask`` [layers, heads, queries, keys] away."""
+def _ablation(cells: Cells, *, outside: bool) -> ChangeOutput:
+    """The edit that takes the message of some firings away, or of all but them, some rows at a time."""
 
     def change(call: AttentionCall, output: Tensor) -> Tensor:
-        gone = mask[call.layer].to(output.device)
-        if not bool(gone.any()):
+        here = [cell for cell in cells if cell.head.layer == call.layer]
+        if not here and not outside:
             return output
-        rows = torch.arange(call.query.shape[2], device=output.device)[None]
-        visible = call.visible(rows)[:, None]
-        key = call.key.repeat_interleave(call.group, dim=1)
         value = call.value.repeat_interleave(call.query.shape[1] // call.value.shape[1], dim=1)
-        pattern = pattern_rows(raw_scores(call.query, key, call.scale, call.cap), visible).to(value.dtype)
-        usual = (visible.to(value.dtype) @ value) / visible.sum(-1, keepdim=True)
-        lost = pattern * gone
-        # Σ_j lost_dj (v_j − mean_d)
-        return output - (lost @ value - lost.sum(-1, keepdim=True) * usual).transpose(1, 2)
+        parts = []
+        for rows, pattern, seen in call.in_rows():
+            gone = torch.full(pattern.shape[1:], outside, device=pattern.device)
+            for head, query, key in here:
+                if rows.start <= query < rows.stop:
+                    gone[head.index, query - rows.start, key] = not outside
+            visible = seen[:, None].to(value.dtype)
+            usual = (visible @ value) / visible.sum(-1, keepdim=True)
+            lost = pattern.to(value.dtype) * gone
+            # Σ_j lost_dj (v_j − mean_d)
+            parts.append(lost @ value - lost.sum(-1, keepdim=True) * usual)
+        return output - torch.cat(parts, 2).transpose(1, 2)
 
     return ChangeOutput(change=change)

@@ -130,6 +130,27 @@ class AttentionCall:
         index = rows[..., None].expand(-1, -1, self.mask.shape[-1])
         return self.mask[:, 0].expand(rows.shape[0], -1, -1).gather(1, index)
 
+    def sees(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Whether ``rows`` [prompts, r] see ``columns`` [prompts, c]: [prompts, r, c]."""
+        return self.visible(rows).gather(2, columns[:, None].expand(-1, rows.shape[1], -1))
+
+    def blind(self) -> AttentionCall:
+        """The same without queries, keys and values: enough for :meth:`visible`, whenever it is asked."""
+        # Not slices of them, which would hold on to the whole.
+        query, key, value = (x.new_empty(*x.shape[:-1], 0) for x in (self.query, self.key, self.value))
+        return replace(self, module=None, query=query, key=key, value=value)
+
+    def in_rows(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """The patterns of all heads, some rows at a time: which rows, attention [prompts, heads, rows, columns] and
+        which columns they see [prompts, rows, columns]. In a long prompt all at once would be the square of it."""
+        prompts, heads, columns, _ = self.query.shape
+        for low, high in row_blocks(0, columns, prompts * heads):
+            rows = torch.arange(low, high, device=self.query.device).expand(prompts, -1)
+            grouped = self.query[:, :, low:high].unflatten(1, (-1, self.group))
+            scores = raw_scores(grouped, self.key[:, :, None], self.scale, self.cap).flatten(1, 2)
+            visible = self.visible(rows)
+            yield slice(low, high), pattern_rows(scores, visible[:, None]), visible
+
     def readers(self, columns: Tensor) -> Tensor:
         """Which rows of the one prompt may read the given columns [n]: [n, rows]."""
         if isinstance(self.mask, Tensor):
@@ -230,13 +251,16 @@ def _attend_rows(call: AttentionCall, start: int) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-def row_blocks(start: int, stop: int, times: int, block: int = BLOCK) -> Iterator[tuple[int, int]]:
-    """Runs of rows, of which ``times`` patterns with all columns before them have no more numbers than a block.
+def row_blocks(
+    start: int, stop: int, times: int, block: int = BLOCK, *, columns: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Runs of rows, of which ``times`` patterns with all columns (those up to the last row, unless it is said how many)
+    have no more numbers than a block.
 
     >>> list(row_blocks(2, 5, 1, block=100)), list(row_blocks(0, 5, 1, block=10))
     ([(2, 5)], [(0, 2), (2, 4), (4, 5)])
     """
-    step = max(1, block // (times * stop))
+    step = max(1, block // max(1, times * (stop if columns is None else columns)))
     for low in range(start, stop, step):
         yield low, min(stop, low + step)
 

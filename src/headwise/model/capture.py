@@ -6,9 +6,9 @@ attention output itself goes through the model's fastest kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.model import threads as spread
-from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows, raw_scores
+from headwise.model.attend import AttentionCall, at_least_float32, pattern_rows, raw_scores, row_blocks
 from headwise.model.batch import (
     Batch,
     CleanPass,
@@ -29,6 +29,7 @@ from headwise.model.batch import (
 )
 from headwise.model.edits import AddToStream, Edit, Editor, OutputEdit, VectorEdit
 from headwise.model.forward import Instruments, Pass, forward_all
+from headwise.model.joined import Sight, merge
 from headwise.model.reading import Rotary
 from headwise.strings import in_short
 from headwise.tokens import Prompt
@@ -65,7 +66,7 @@ class Request:
 
 def run(model: Model, prompts: Prompt | Sequence[Prompt], request: Request) -> Captured:
     """Capture from many prompts of different lengths."""
-    return merge([part for batch in _in_parts(model, prompts, request) for part in batch])
+    return _joined([part for batch in _in_parts(model, prompts, request) for part in batch])
 
 
 def stream(
@@ -78,7 +79,13 @@ def stream(
     for batch in _in_parts(model, prompts, request):
         indices = [index for part, _ in batch for index in part]
         place = {index: here for here, index in enumerate(indices)}
-        yield indices, merge([([place[index] for index in part], captured) for part, captured in batch])
+        yield indices, _joined([([place[index] for index in part], captured) for part, captured in batch])
+
+
+def _joined(parts: Sequence[tuple[Sequence[int], Captured]]) -> Captured:
+    """One result of several, each with the places of its prompts in the whole."""
+    places, first = parts[0]
+    return first if len(parts) == 1 and list(places) == sorted(places) else merge(parts)
 
 
 def _in_parts(
@@ -165,9 +172,8 @@ class _Collector:
         self.by_layer: dict[int, list[int]] = {}
         for place, head in enumerate(heads):
             self.by_layer.setdefault(head.layer, []).append(place)
-        self.kept: dict[str, list[Tensor | None]] = {
-            name: [None] * len(heads) for name in (*wanted, "visible")
-        }
+        self.kept: dict[str, list[Tensor | None]] = {name: [None] * len(heads) for name in wanted}
+        self.masks: dict[int, AttentionCall] = {}
         self.scale = torch.ones(len(heads), dtype=torch.float64)
         self.cap: list[float | None] = [None] * len(heads)
         self.rotary: dict[int, Rotary | None] = {}
@@ -202,20 +208,24 @@ class _Collector:
         if logits is not None and self.logits_at is not None:
             held = {"logits" if self.unembed else "read_out": logits, "logit_positions": self.logits_at}
         if self.heads:
-            held |= {name: torch.stack(rows, 1) for name, rows in self.kept.items()}  # pyright: ignore[reportArgumentType]
-        shape = (len(self.batch), 0, self.query_positions.shape[1], self.key_positions.shape[1])
-        visible = held.pop("visible", torch.zeros(shape, dtype=torch.bool))
+            # Popped, so that no more than one of them is there twice.
+            held |= {name: torch.stack(self.kept.pop(name), 1) for name in list(self.kept)}  # pyright: ignore[reportArgumentType]
         return Captured(
             heads=self.heads,
             token_ids=[self.batch.token_ids(prompt) for prompt in range(len(self.batch))],
             query_positions=self.query_positions,
             key_positions=self.key_positions,
-            visible=visible,
             scale=self.scale,
             cap=tuple(self.cap),
             held=held,
+            sight=Sight(self.batch, self.heads, self.masks, self.model.result_device),
             start=self.batch.counts_from,
         )
+
+    def _row_blocks(self, call: AttentionCall, times: int) -> Iterator[tuple[int, int]]:
+        """Runs of the rows asked for, so few that ``times`` their scores fit into a block; one if there are no rows."""
+        rows = self.query_positions.shape[1]
+        yield from row_blocks(0, rows, times, columns=call.key.shape[2]) if rows else [(0, 0)]
 
     def _note_rotary(self, layer: int, _module: object, _args: object, kwargs: dict) -> None:
         self.rotary[layer] = Rotary.of(kwargs.get("position_embeddings"))
@@ -232,10 +242,8 @@ class _Collector:
         # Positions first, heads second: picking heads first would copy every position of every head of the layer.
         row_there, column_there = ((at >= 0).to(device) for at in (self.query_positions, self.key_positions))
         query = _gather(call.query, rows)[:, heads] * row_there.to(call.query)[:, None, :, None]
-        visible = call.visible(rows)
-        seen = visible.gather(2, columns[:, None].expand(-1, rows.shape[1], -1))
-        seen &= row_there[:, :, None] & column_there[:, None]
-        found: dict[str, Tensor] = {"visible": seen[:, None].expand(-1, len(heads), -1, -1)}
+        self.masks[call.layer] = call.blind()
+        found: dict[str, Tensor] = {}
         rotary = self.rotary.get(call.layer)
         if self.wanted & {"q", "q_before_rope"}:
             found["q"] = query
@@ -247,22 +255,42 @@ class _Collector:
             if "k_before_rope" in self.wanted:
                 found["k_before_rope"] = found["k"] if rotary is None else rotary.at(columns).undo(found["k"])
         if self.wanted & {"scores", "pattern"}:
-            scores = raw_scores(query, call.key[:, key_heads], call.scale, call.cap)
-            if self.editor is not None:
-                self.editor.override_rows(call, heads, rows, scores)
-            masked = scores.masked_fill(~visible[:, None], float("-inf"))
-            index = columns[:, None, None].expand(-1, len(heads), rows.shape[1], -1)
-            if "scores" in self.wanted:
-                found["scores"] = masked.gather(3, index).masked_fill(~seen[:, None], float("-inf"))
-            if "pattern" in self.wanted:
-                found["pattern"] = pattern_rows(scores, visible[:, None]).gather(3, index) * seen[:, None]
-        for name, tensor in found.items():
-            if name not in self.kept:
-                continue
+            keys = call.key[:, key_heads]
+            blocks = []
+            for low, high in self._row_blocks(call, len(rows) * len(heads)):
+                there = row_there[:, low:high, None] & column_there[:, None]
+                some = query[:, :, low:high], keys, rows[:, low:high], columns, there
+                blocks.append(self._scored(call, heads, *some))
+            found |= {name: torch.cat([one[name] for one in blocks], 2) for name in blocks[0]}
+        for name in found.keys() & self.kept.keys():
             for here, place in enumerate(places):
-                self.kept[name][place] = at_least_float32(tensor[:, here]).to(self.model.result_device)
+                self.kept[name][place] = at_least_float32(found[name][:, here]).to(self.model.result_device)
         for place in places:
             self.scale[place], self.cap[place] = call.scale, call.cap
+
+    def _scored(
+        self,
+        call: AttentionCall,
+        heads: list[int],
+        query: Tensor,
+        keys: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        there: Tensor,
+    ) -> dict[str, Tensor]:
+        """Scores and attention of some rows, as far as they are wanted: [n, h, r, c]."""
+        visible = call.visible(rows)
+        index = columns[:, None, None].expand(-1, len(heads), rows.shape[1], -1)
+        seen = visible[:, None].gather(3, index[:, :1]) & there[:, None]
+        scores = raw_scores(query, keys, call.scale, call.cap)
+        if self.editor is not None:
+            self.editor.override_rows(call, heads, rows, scores)
+        made: dict[str, Tensor] = {}
+        if "scores" in self.wanted:
+            made["scores"] = scores.gather(3, index).masked_fill(~seen, float("-inf"))
+        if "pattern" in self.wanted:
+            made["pattern"] = pattern_rows(scores, visible[:, None]).gather(3, index) * seen
+        return made
 
 
 def _gather(vectors: Tensor, columns: Tensor) -> Tensor:
@@ -286,16 +314,22 @@ class Captured:
     """[n, r]"""
     key_positions: Tensor
     """[n, c]"""
-    visible: Tensor
-    """[n, h, r, c]: whether the head's mask (causal, window, padding) lets the row read the column."""
     scale: Tensor
     """[h]: what the head multiplies q·k with."""
     cap: tuple[float | None, ...]
     """Per head: the soft-cap, where the model has one."""
     held: dict[str, Tensor]
     """What was asked for, by name; read it through the properties below."""
+    sight: Callable[[Tensor, Tensor], Tensor] = field(repr=False)
+    """Makes :attr:`visible` of the positions."""
     start: int = 0
     """The position id of every prompt's first token."""
+
+    @cached_property
+    def visible(self) -> Tensor:
+        """[n, h, r, c]: whether the head's mask (causal, window, padding) lets the row read the column. Made when it is
+        asked for: of all rows and columns it is the square of a prompt."""
+        return self.sight(self.query_positions, self.key_positions)
 
     @property
     def q(self) -> Tensor:
@@ -363,38 +397,3 @@ class Captured:
         held = ", ".join(f"{name} {list(self.held[name].shape)}" for name in names)
         heads = ", ".join(map(str, self.heads[:4])) + (", …" if len(self.heads) > 4 else "")
         return f"Captured({len(self)} prompts, {len(self.heads)} heads [{heads}]: {held})"
-
-
-def merge(parts: Sequence[tuple[Sequence[int], Captured]]) -> Captured:
-    """One result of several, each with the places of its prompts in the whole; filled up to the widest."""
-    places = [list(at) for at, _ in parts]
-    if len(parts) == 1 and places[0] == sorted(places[0]):
-        return parts[0][1]
-    number = sum(map(len, places))
-    rows = [torch.tensor(at) for at in places]
-    captured = [part for _, part in parts]
-
-    def join(tensors: list[Tensor], fill: float) -> Tensor:
-        shape = [max(sizes) for sizes in zip(*(t.shape[1:] for t in tensors), strict=True)]
-        joined = tensors[0].new_full((number, *shape), fill)
-        for at, tensor in zip(rows, tensors, strict=True):
-            joined[(at.to(tensor.device), *map(slice, tensor.shape[1:]))] = tensor
-        return joined
-
-    fills = {"logit_positions": -1, "scores": float("-inf")}
-    token_ids: list[list[int]] = [[]] * number
-    for at, part in zip(places, captured, strict=True):
-        for place, ids in zip(at, part.token_ids, strict=True):
-            token_ids[place] = ids
-    return replace(
-        captured[0],
-        token_ids=token_ids,
-        query_positions=join([part.query_positions for part in captured], -1),
-        key_positions=join([part.key_positions for part in captured], -1),
-        visible=join([part.visible for part in captured], 0),
-        # Popped, so that no more than one of the things asked for is there twice.
-        held={
-            name: join([part.held.pop(name) for part in captured], fills.get(name, 0.0))
-            for name in list(captured[0].held)
-        },
-    )

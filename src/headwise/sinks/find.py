@@ -8,7 +8,7 @@ rows, it gives the sinks of a prompt at least ``PARKED`` of its attention, avera
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,7 +18,9 @@ from torch import Tensor
 from headwise.bases.singular import one_thread
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
-from headwise.model.batch import by_length
+from headwise.model.attend import AttentionCall
+from headwise.model.batch import Batch, by_length
+from headwise.model.forward import Instruments, forward
 from headwise.progress import Tick
 from headwise.scale.stages import Stages, ValuesJob, batched
 from headwise.scale.work import Chunk
@@ -35,7 +37,7 @@ AWAY = 4
 MIN_ROWS = 4
 """How many such rows a token needs before its mean says anything."""
 BATCH, MAX_TOKENS = 64, 1024
-"""Prompts and tokens that are measured together: the patterns of every head are held."""
+"""Prompts and tokens that are measured together."""
 
 
 @dataclass(frozen=True)
@@ -147,25 +149,67 @@ class _MeasureJob(ValuesJob):
     threshold: float
 
     def make(self, model: Model, chunk: Chunk[list[int]], tick: Tick, /) -> list[_Received]:
+        batch = Batch.of([list(ids) for ids in chunk.items])
         with one_thread():
-            got = model.capture(list(chunk.items), want=("pattern",), batch_size=BATCH, max_tokens=MAX_TOKENS)
+            tally = Tally(model, batch)
+            forward(model, batch, Instruments(observe=tally.add, stop_at=model.n_layers - 1))
         made = []
-        for place, ids in enumerate(chunk.items):
-            t = len(ids)
-            pattern, visible = got.pattern[place, :, :t, :t], got.visible[place, :, :t, :t]
-            received = tokens_received(pattern, visible)
+        for place in range(len(chunk)):
+            received = tally.received(place)
             sinks = tuple(
                 s for s, value in enumerate(received.tolist()) if value == value and value >= self.threshold
             )
-            made.append(_Received(sinks, received.cpu(), on_sinks(pattern, visible, sinks).cpu()))
+            made.append(_Received(sinks, received, tally.on_sinks(place, sinks)))
         return made
 
 
-def _away(visible: Tensor) -> Tensor:
-    """Cells [heads, rows, keys] that count: visible and ``AWAY`` positions back."""
-    t = visible.shape[-1]
-    row, key = torch.arange(t)[:, None], torch.arange(t)
-    return visible & (row - key >= AWAY).to(visible.device)
+class Tally:
+    """What every head gives every token of a batch from the rows away from it, added up some rows at a time: patterns
+    would be the square of a long prompt. n prompts, L layers, H heads of a layer, T columns."""
+
+    def __init__(self, model: Model, batch: Batch) -> None:
+        n, columns = batch.ids.shape
+        self.batch = batch
+        self.attention = torch.zeros(n, model.n_layers, model.n_heads, columns)
+        """[n, L, H, T]: Σ of attention over rows."""
+        self.rows = torch.zeros(n, model.n_layers, columns)
+        """[n, L, T]: how many rows away see the token."""
+        self._calls: list[AttentionCall] = []
+
+    def add(self, call: AttentionCall) -> None:
+        """All heads of a layer."""
+        self._calls.append(call.blind())
+        real = torch.arange(self.rows.shape[-1]) < self.batch.lengths[:, None]  # right padding
+        for rows, pattern, visible in call.in_rows():
+            far = away(range(rows.start, rows.stop), range(visible.shape[-1]))
+            cells = visible & far.to(visible.device)
+            cells &= real[:, rows, None].to(visible.device)
+            self.attention[:, call.layer] += (pattern * cells[:, None]).sum(2).float().cpu()
+            self.rows[:, call.layer] += cells.sum(1).cpu()
+
+    def received(self, prompt: int) -> Tensor:
+        """Mean attention each token receives, over heads and rows [tokens]; NaN with too few rows."""
+        t = int(self.batch.lengths[prompt])
+        attention, rows = self.attention[prompt, ..., :t], self.rows[prompt, :, :t]
+        mean = attention.sum((0, 1)) / (rows.sum(0) * attention.shape[1])
+        # A layer's mask is causal, or a window of it: the widest sees what any sees.
+        return mean.masked_fill(rows.amax(0) < MIN_ROWS, float("nan")).double()
+
+    def on_sinks(self, prompt: int, sinks: Sequence[int]) -> Tensor:
+        """Attention each head gives the sinks, over the rows away from them [heads of all layers]; NaN if it sees
+        none."""
+        t, chosen = int(self.batch.lengths[prompt]), torch.tensor(sinks, dtype=torch.long)
+        given = self.attention[prompt][..., chosen].sum(-1)
+        far = away(range(t), sinks).mT
+        rows = torch.stack(
+            [(call.of_prompt(prompt).readers(chosen).cpu()[:, :t] & far).any(0).sum() for call in self._calls]
+        )
+        return (given / rows[:, None]).flatten().double()
+
+
+def away(rows: range, keys: Iterable[int]) -> Tensor:
+    """Which keys are ``AWAY`` positions or more before some rows: [rows, keys]."""
+    return torch.tensor(rows, dtype=torch.long)[:, None] - torch.tensor([*keys], dtype=torch.long) >= AWAY
 
 
 def tokens_received(pattern: Tensor, visible: Tensor) -> Tensor:
@@ -175,7 +219,8 @@ def tokens_received(pattern: Tensor, visible: Tensor) -> Tensor:
     >>> tokens_received(pattern, torch.ones(9, 9).tril().bool()[None]).tolist()
     [1.0, 0.0, nan, nan, nan, nan, nan, nan, nan]
     """
-    cells = _away(visible)
+    every = range(visible.shape[-1])
+    cells = visible & away(every, every).to(visible.device)
     rows = cells.any(0).sum(0)
     mean = (pattern * cells).sum((0, 1)) / cells.sum((0, 1))
     return mean.masked_fill(rows < MIN_ROWS, float("nan")).double()
@@ -184,10 +229,14 @@ def tokens_received(pattern: Tensor, visible: Tensor) -> Tensor:
 def on_sinks(pattern: Tensor, visible: Tensor, sinks: Sequence[int]) -> Tensor:
     """Attention each head gives the sinks, over the rows away from them [heads]; NaN if a head sees none."""
     chosen = list(sinks)
-    cells = _away(visible)[..., chosen]
-    given = (pattern[..., chosen] * cells).sum(-1)
-    rows = cells.any(-1)
-    return (given.sum(1) / rows.sum(1)).double()
+    return on_columns(pattern[..., chosen], visible[..., chosen], sinks)
+
+
+def on_columns(pattern: Tensor, visible: Tensor, sinks: Sequence[int]) -> Tensor:
+    """The same from the sinks' columns alone: [heads, rows, sinks]."""
+    cells = visible & away(range(visible.shape[1]), sinks).to(visible.device)
+    given = (pattern * cells).sum(-1)
+    return (given.sum(1) / cells.any(-1).sum(1)).double()
 
 
 def parked_heads(attention: Tensor, parked: float) -> list[Head]:

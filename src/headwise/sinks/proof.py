@@ -26,7 +26,7 @@ from headwise.progress import Tick
 from headwise.randomness import keyed
 from headwise.scale.stages import Stages, ValuesJob
 from headwise.scale.work import Chunk, cut
-from headwise.sinks.find import MAX_TOKENS, Parking, on_sinks
+from headwise.sinks.find import MAX_TOKENS, Parking, on_columns
 from headwise.sinks.signals import Parked, head_space, sink_bases
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Claim, Estimate, Head, Side
@@ -328,6 +328,7 @@ def _run(
     for indices, got in model.stream_capture(
         token_ids,
         heads=heads,
+        keys=[list(sinks) for sinks in parking.sinks],
         want=("pattern",),
         logits=None,
         edits=edits,
@@ -337,8 +338,8 @@ def _run(
         for place, i in enumerate(indices):
             t = len(token_ids[i])
             sinks = parking.sinks[i]
-            pattern, visible = got.pattern[place, :, :t, :t], got.visible[place, :, :t, :t]
-            attention[i] = on_sinks(pattern, visible, sinks).nanmean()
+            some = (slice(None), slice(t), slice(len(sinks)))
+            attention[i] = on_columns(got.pattern[place][some], got.visible[place][some], sinks).nanmean()
             target = torch.tensor(token_ids[i][1:], device=got.logits.device)
             loss[i] = torch.nn.functional.cross_entropy(got.logits[place, : t - 1].double(), target)
     return attention, loss

@@ -25,7 +25,7 @@ from headwise.progress import Tick
 from headwise.randomness import keyed
 from headwise.scale.stages import Stages, ValuesJob, batched
 from headwise.scale.work import Chunk
-from headwise.sinks.find import AWAY, BATCH, Parking
+from headwise.sinks.find import BATCH, Parking, away
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Estimate, Head, Side
@@ -181,22 +181,25 @@ class _ChooseJob(ValuesJob):
         self, up: PromptWrites, head: Head, sinks: Sequence[int], is_frequent: Tensor
     ) -> dict[Kind, list[tuple[int, int]]]:
         """The cells of a head's pattern that are of each kind."""
-        pattern = up.stream.whole_pattern(head, up.prompt).double().cpu()
-        t = pattern.shape[0]
-        visible = up.visible(head.layer).cpu()
-        rules = sink_rules()
-        tau = torch.tensor([rules.least(int(n)) for n in visible.sum(1).tolist()], dtype=torch.float64)
-        row, key = torch.arange(t)[:, None], torch.arange(t)
+        call, rules, t = up.stream.call_of(head, up.prompt), sink_rules(), up.tokens
         is_sink = torch.zeros(t, dtype=torch.bool)
         is_sink[list(sinks)] = True
-        strong = visible & (pattern >= tau[:, None]) & (row > 0)
-        wanted: dict[Kind, Tensor] = {
-            "sink": strong & is_sink & (row - key >= AWAY) & (pattern >= self.least),
-            "other": strong & ~is_sink,
-            # From its own row a token would be its own query, which is then as constant as the key.
-            "frequent": strong & ~is_sink & is_frequent & (row > key),
-        }
-        return {kind: wanted[kind].nonzero().tolist() for kind in self.kinds}
+        found: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in self.kinds}
+        for rows, patterns, seen in call.in_rows():
+            pattern, visible = patterns[0, 0].double().cpu(), seen[0].cpu()
+            tau = torch.tensor([rules.least(int(n)) for n in visible.sum(1).tolist()], dtype=torch.float64)
+            strong = visible & (pattern >= tau[:, None])
+            strong[0] &= rows.start > 0
+            at = range(rows.start, rows.stop)
+            wanted: dict[Kind, Tensor] = {
+                "sink": strong & is_sink & away(at, range(t)) & (pattern >= self.least),
+                "other": strong & ~is_sink,
+                # From its own row a token would be its own query, which is then as constant as the key.
+                "frequent": strong & ~is_sink & is_frequent & (torch.tensor(at)[:, None] > torch.arange(t)),
+            }
+            for kind, cells in found.items():
+                cells += [(rows.start + row, key) for row, key in wanted[kind].nonzero().tolist()]
+        return found
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,7 @@ class SplitJob(ValuesJob):
             stream = model.stream_capture(
                 [list(one.token_ids) for one in chunk.items],
                 heads=heads,
+                queries=[rows_of(one.cells) for one in chunk.items],
                 want=("q", "k", "pattern"),
                 max_tokens=MAX_TOKENS,
             )
@@ -148,8 +149,8 @@ class SplitJob(ValuesJob):
                 for place, i in enumerate(indices):
                     one = chunk.items[i]
                     for cell in one.cells:
-                        at = heads.index(cell.head)
-                        rows[cell.head].append(_captured(got, place, at, one.prompt, cell, self.seed))
+                        at = place, heads.index(cell.head), rows_of(one.cells).index(cell.query)
+                        rows[cell.head].append(_captured(got, *at, one.prompt, cell, self.seed))
             return [_split(model, head, rows[head], self.rotations, self.seed) for head in heads]
 
 
@@ -163,11 +164,18 @@ class _CapturedCell(NamedTuple):
     """Its relative attention."""
 
 
-def _captured(got: Captured, place: int, head: int, prompt: int, cell: Cell, seed: int) -> _CapturedCell:
+def rows_of(cells: Sequence[Cell]) -> list[int]:
+    """The rows that cells are in: no other row of a long prompt is needed."""
+    return sorted({cell.query for cell in cells})
+
+
+def _captured(
+    got: Captured, place: int, head: int, row: int, prompt: int, cell: Cell, seed: int
+) -> _CapturedCell:
     scale = float(got.scale[head])
-    q, k = got.q[place, head, cell.query].double().cpu(), got.k[place, head].double().cpu()
-    seen = got.visible[place, head, cell.query].cpu()
-    pattern = got.pattern[place, head, cell.query].double().cpu()
+    q, k = got.q[place, head, row].double().cpu(), got.k[place, head].double().cpu()
+    seen = got.visible[place, head, row].cpu()
+    pattern = got.pattern[place, head, row].double().cpu()
     g = keyed(seed, "unattended", prompt, str(cell.head), cell.query, cell.key)
     return _CapturedCell(
         prompt=prompt,

@@ -14,8 +14,8 @@ from headwise.why.document import to_json
 
 if TYPE_CHECKING:
     import numpy as np
-    from torch import Tensor
 
+    from headwise.model.attend import AttentionCall
     from headwise.why.explanation import Explanation
 
 WIDE = 1000
@@ -32,7 +32,7 @@ def drawn(why: Explanation, beside: Path | None = None) -> dict[str, Any]:
     quoted = {*why.tokens, why.answer.text, why.answer.wrong_text}
     data = {
         **linked(to_json(why), why.names, beside),
-        "pattern": _pattern(why.pattern),
+        "pattern": _pattern(why.call),
         # The tokens as the sentences quote them, so that the page can keep each in one piece.
         "quoted": sorted(map(repr, quoted), key=len, reverse=True),
     }
@@ -50,20 +50,27 @@ def _title(why: Explanation) -> str:
     return f"Why does {why.head} at {at} read {read}?"
 
 
-def _pattern(pattern: Tensor) -> dict[str, Any]:
-    cells = packed(pattern)
+def _pattern(call: AttentionCall) -> dict[str, Any]:
+    cells = packed(call)
     return {"bytes": cells.itemsize, "cells": base64.b64encode(cells.tobytes()).decode()}
 
 
-def packed(pattern: Tensor) -> np.ndarray:
-    """The visible half, row by row: whole numbers that stand for attention (two bytes), or its root (one byte)."""
+def packed(call: AttentionCall) -> np.ndarray:
+    """The visible half of one head's pattern, row by row: whole numbers that stand for attention (two bytes), or its
+    root (one byte). Of a long prompt nothing larger than these bytes is made."""
     import numpy as np
 
-    whole = pattern.double().clamp(0, 1).nan_to_num(0.0).numpy()
-    half = whole[np.tril_indices(len(whole))]
+    columns = np.arange(call.query.shape[2])
     # In one byte the root keeps small attentions apart.
-    wide = len(whole) > WIDE
-    return np.rint(np.sqrt(half) * 255).astype("u1") if wide else np.rint(half * 65535).astype("<u2")
+    wide = len(columns) > WIDE
+    parts = []
+    for rows, pattern, _ in call.in_rows():
+        some = pattern[0, 0].double().clamp(0, 1).nan_to_num(0.0).cpu().numpy()
+        half = some[columns <= columns[rows, None]]
+        parts.append(
+            np.rint(np.sqrt(half) * 255).astype("u1") if wide else np.rint(half * 65535).astype("<u2")
+        )
+    return np.concatenate(parts)
 
 
 def _compact(value: Any) -> Any:

@@ -151,20 +151,26 @@ def _cell(model: Model, up: PromptWrites, prompt: AnswerPrompt, job: PartsJob) -
         else:
             row = up.stream.pattern(job.head.layer, query, up.prompt)[job.head.index].clone()
             # Attention on the first token is where heads rest when they have nothing to do.
-            if int(up.visible(job.head.layer)[query].sum()) > 1 and query > 0:
+            if int(_seen(up, job.head, query).sum()) > 1 and query > 0:
                 row[0] = -1.0
-            key = int(row.masked_fill(~up.visible(job.head.layer)[query], -1.0).argmax())
+            key = int(row.masked_fill(~_seen(up, job.head, query), -1.0).argmax())
     except HeadwiseError as error:
         raise HeadwiseError(f"in the prompt {in_short(prompt.prompt)}: {error}") from None
-    if not bool(up.visible(job.head.layer)[query, key]):
+    seen = _seen(up, job.head, query)
+    if not bool(seen[key]):
         raise HeadwiseError(
             f"in the prompt {in_short(prompt.prompt)}: {job.head} at position {query} cannot see position {key}"
         )
-    if int(up.visible(job.head.layer)[query].sum()) < 2:
+    if int(seen.sum()) < 2:
         raise HeadwiseError(
             f"in the prompt {in_short(prompt.prompt)}: position {query} sees one token, so there is nothing to explain"
         )
     return Cell(job.head, query, key)
+
+
+def _seen(up: PromptWrites, head: Head, query: int) -> Tensor:
+    """Which keys the head sees at one query: [T]."""
+    return up.visible(head.layer, torch.tensor([query], device=up.device))[0]
 
 
 def _folded(up: PromptWrites, cell: Cell, values: Tensor) -> Tensor:

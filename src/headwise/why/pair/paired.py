@@ -61,7 +61,8 @@ def cell_there(cell: Cell, places: Mapping[int, int], there: PromptWrites, token
                 f"{position}: say with align= which position does"
             )
     found = Cell(cell.head, places[cell.query], places[cell.key])
-    if not bool(there.visible(cell.head.layer)[found.query, found.key]):
+    rows = torch.tensor([found.query], device=there.device)
+    if not bool(there.visible(cell.head.layer, rows)[0, found.key]):
         raise HeadwiseError(
             f"{cell.head} at position {found.query} of the other prompt {in_short(''.join(tokens))} cannot see "
             f"position {found.key}: say with align= which positions stand for query and key"
