@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NEAR = 5
 """Firings nearest in attention among which a matched one is drawn."""
 NULL = "circuits of other firings of the same layers and queries with about the same attention"
-Cells = frozenset[Cell]
+Firings = frozenset[Cell]
 """Firings; never all cells of a prompt, which are the square of its length."""
 GROUP = "necessary and sufficient, of this circuit"
 
@@ -139,11 +139,11 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
     )
 
 
-Rows = Mapping[tuple[int, int], Tensor]
+AttentionOfRows = Mapping[tuple[int, int], Tensor]
 """(Layer, query) → attention of the layer's heads from there [heads, keys up to the query]."""
 
 
-def _rows(model: Model, circuit: Circuit, queries: list[int]) -> Rows:
+def _rows(model: Model, circuit: Circuit, queries: list[int]) -> AttentionOfRows:
     """The rows of the pattern that a circuit's firings are in."""
     ids, start = [list(circuit.token_ids)], circuit.start
     seen = model.capture(ids, queries=queries, want=("pattern",), start=start).pattern[0].double().cpu()
@@ -155,7 +155,7 @@ def _rows(model: Model, circuit: Circuit, queries: list[int]) -> Rows:
     }
 
 
-def _random_like(inside: Cells, heads: int, generator: torch.Generator) -> Cells:
+def _random_like(inside: Firings, heads: int, generator: torch.Generator) -> Firings:
     """As many firings in each layer at each query position, at random heads and keys that the query may read."""
     counts = Counter((cell.head.layer, cell.query) for cell in inside)
     drawn: set[Cell] = set()
@@ -165,7 +165,7 @@ def _random_like(inside: Cells, heads: int, generator: torch.Generator) -> Cells
     return frozenset(drawn)
 
 
-def _matched(inside: Cells, rows: Rows, generator: torch.Generator) -> Cells:
+def _matched(inside: Firings, rows: AttentionOfRows, generator: torch.Generator) -> Firings:
     """For each firing another of its layer and query, outside the circuit, one of the few nearest in attention.
 
     Where a row has too few others, as many as there are.
@@ -186,7 +186,7 @@ def _matched(inside: Cells, rows: Rows, generator: torch.Generator) -> Cells:
     return frozenset(drawn)
 
 
-def _ablation(cells: Cells, *, outside: bool) -> ChangeOutput:
+def _ablation(cells: Firings, *, outside: bool) -> ChangeOutput:
     """The edit that takes the message of some firings away, or of all but them, some rows at a time."""
 
     def change(call: AttentionCall, output: Tensor) -> Tensor:
