@@ -33,7 +33,7 @@ def _parking(model: Model, ids: list[int]) -> Any:
 
 
 def _firings(model: Model, ids: list[int]) -> Any:
-    job = _ChooseJob((Head(2, 1), Head(3, 0)), KINDS, 0.0, 0)
+    job = _ChooseJob((Head(2, 1), Head(3, 0)), KINDS, 0.0, 0, frequent=(ids[4], ids[9]))
     return [str(one) for one in job.make(model, Chunk(0, ((0, ids, (0, 2)),)), lambda _: None)]
 
 

@@ -22,6 +22,7 @@ from headwise.contrast.roles import HeadRoles
 from headwise.errors import HeadwiseError
 from headwise.known_names import KnownNames
 from headwise.scale import tensors as sealed
+from headwise.scale.results import read_value
 from headwise.survey.records import CircuitRun
 from headwise.why.document import SCHEMA as EXPLANATION
 from make_stored import KINDS, PROMPT, bank_of
@@ -79,9 +80,28 @@ def test_a_stored_study_is_read_whole_and_written_as_it_was(stored: Path, tmp_pa
     )
     shared = (before.keys() & now.keys()) - {"seconds"}
     assert len(shared) > 2
-    assert {key: now[key] for key in shared} == {key: before[key] for key in shared}
+    assert all(_holds(now[key], before[key]) for key in shared)
     again = STUDIES[name].load(found.save(tmp_path / "again"))
     assert json.loads(json.dumps(again.to_json())) == now
+
+
+def _holds(now: Any, before: Any) -> bool:
+    """Whether a document has all that it had; it may have more."""
+    if isinstance(before, dict):
+        return isinstance(now, dict) and all(key in now and _holds(now[key], before[key]) for key in before)
+    if isinstance(before, list):
+        return isinstance(now, list) and len(now) == len(before) and all(map(_holds, now, before))
+    return now == before
+
+
+def test_a_result_with_other_parts_asks_for_its_version(tmp_path: Path) -> None:
+    """As a later version would write it, whole: nothing is damaged."""
+    found = headwise.SparsityResult.load(FOLDERS[-1] / "sparsity").save(tmp_path / "run")
+    tensors, record = sealed.from_bytes((found / "result.safetensors").read_bytes())
+    content = sealed.to_bytes(tensors, {**record, "novelty": 1})
+    (found / "result.safetensors").write_bytes(content)
+    with pytest.raises(HeadwiseError, match=r"a result of another version of headwise.* make the run again"):
+        read_value(headwise.SparsityResult, found)
 
 
 def test_stored_roles_and_moments_fit_the_model(stored: Path) -> None:

@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 from headwise.scale.tensors import Damaged, to_bytes
-from headwise.scale.values import value_bytes, value_from
+from headwise.scale.values import Misfit, value_bytes, value_from
 from headwise.types import Cell, Estimate, Head
 
 
@@ -80,6 +80,22 @@ def test_everything_comes_back() -> None:
 def test_what_does_not_fit_is_refused(record: Any) -> None:
     with pytest.raises(Damaged):
         value_from(Estimate, to_bytes({}, record))
+
+
+def test_a_field_that_an_earlier_version_did_not_have_takes_its_default() -> None:
+    @dataclass(frozen=True)
+    class Earlier:
+        size: int
+
+    @dataclass(frozen=True)
+    class Later:
+        size: int
+        names: tuple[str, ...] = ()
+        notes: list[str] = field(default_factory=list)
+
+    assert value_from(Later, value_bytes(Earlier(3))) == Later(3, (), [])
+    with pytest.raises(Misfit):
+        value_from(Earlier, value_bytes(Later(3)))
 
 
 def test_what_cannot_be_saved_says_so() -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headwise.errors import HeadwiseError
 from headwise.scale.folder import RunFolder
 from headwise.scale.manifest import Manifest, damaged, read_finished
 from headwise.scale.tensors import Damaged
-from headwise.scale.values import value_bytes, value_from
+from headwise.scale.values import Misfit, value_bytes, value_from
 
 Value = TypeVar("Value")
 
@@ -49,6 +50,11 @@ def read_value(kind: type[Value], folder: str | Path, **given: Any) -> Value:
     path = Path(folder)
     try:
         return value_from(kind, (path / VALUES).read_bytes(), **given)
+    except Misfit:
+        raise HeadwiseError(
+            f"{str(path)!r} holds a result of another version of headwise, with other parts: "
+            "read it with that version, or make the run again"
+        ) from None
     except (OSError, Damaged):
         raise damaged(path / VALUES) from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -20,6 +20,10 @@ from torch import Tensor
 from headwise.scale.tensors import Damaged, from_bytes, to_bytes
 
 Value = TypeVar("Value")
+
+
+class Misfit(Damaged):
+    """A whole file of another kind of value: another version of its class, most likely."""
 
 
 def value_bytes(value: Any, *, without: Sequence[str] = ()) -> bytes:
@@ -39,16 +43,16 @@ def value_bytes(value: Any, *, without: Sequence[str] = ()) -> bytes:
 def value_from(kind: type[Value], content: bytes, **given: Any) -> Value:
     """The value that :func:`value_bytes` was given, or :class:`~headwise.scale.tensors.Damaged`.
 
-    ``given`` are the fields that were left out.
+    ``given`` are the fields that were left out. A field that is not in a file of an earlier version has its default.
     """
     tensors, record = from_bytes(content)
     hints = get_type_hints(kind)
     try:
-        _fit(set(record) | set(given) == {field.name for field in fields(cast(Any, kind))}, record)
+        _fit_fields(kind, {**record, **given})
         read = {name: _unpacked(hints[name], item, tensors) for name, item in record.items()}
         return kind(**read, **given)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
-        raise Damaged(f"not a {kind.__name__} ({error})") from None
+        raise Misfit(f"not a {kind.__name__} ({error})") from None
 
 
 def values_bytes(values: Sequence[Any]) -> bytes:
@@ -130,9 +134,8 @@ def _unpacked(kind: Any, record: Any, tensors: Mapping[str, Tensor]) -> Any:
         return sparse.csr_matrix(parts, shape=tuple(record["shape"]))
     if isinstance(kind, type) and is_dataclass(kind):
         hints = get_type_hints(kind)
-        names = [field.name for field in fields(kind)]
-        _fit(set(record) == set(names), record)
-        return kind(**{name: _unpacked(hints[name], record[name], tensors) for name in names})
+        _fit_fields(kind, record)
+        return kind(**{name: _unpacked(hints[name], item, tensors) for name, item in record.items()})
     if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
         hints = get_type_hints(kind)
         made = zip(hints, record, strict=True)
@@ -145,6 +148,13 @@ def _unpacked(kind: Any, record: Any, tensors: Mapping[str, Tensor]) -> Any:
     if origin is list or (isinstance(origin, type) and issubclass(origin, Sequence)):
         return [_unpacked(inner[0], item, tensors) for item in record]
     raise TypeError(f"a {kind} cannot be read")
+
+
+def _fit_fields(kind: Any, record: Mapping[str, Any]) -> None:
+    """All fields without a default have to be there, and no others."""
+    known = fields(kind)
+    needed = {one.name for one in known if one.default is MISSING and one.default_factory is MISSING}
+    _fit(needed <= set(record) <= {one.name for one in known}, record)
 
 
 def _fit(fits: bool, record: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,8 +55,9 @@ class SinksResult:
     """One parked firing per head and traced prompt, with its control signals."""
     agreements: dict[tuple[Head, Side], Agreement]
     """By head and side: how far its control signals agree over prompts."""
-    matched: dict[tuple[Head, Side], Matched]
-    """By head and side: whether they agree more at sinks than at a frequent token at a fixed distance."""
+    matched: dict[tuple[Head, Side], Matched] = field(default_factory=dict, kw_only=True)
+    """By head and side: whether they agree more at sinks than at a frequent token at a fixed distance; nothing in runs
+    made before that was compared."""
     sharing: list[Sharing]
     """By side: which heads share a signal, and who writes it."""
     freed: list[Freed]
