@@ -52,12 +52,13 @@ def shoot(browser: Any, made: dict[str, str], folder: Path) -> None:
 
 
 def shoot_atlas(browser: Any, folder: Path) -> None:
-    """The index of an atlas, and the page of one head."""
+    """The index of an atlas, and the page of one head, in light and dark."""
     for name, file in (("atlas", "report.html"), ("portrait", f"{PORTRAYED}.html")):
-        page = browser.new_page(viewport={"width": WIDE, "height": HIGH}, color_scheme="light")
-        page.goto((folder / file).resolve().as_uri())
-        page.screenshot(path=ASSETS / f"{name}.png")
-        page.close()
+        for scheme, end in (("light", ""), ("dark", "-dark")):
+            page = browser.new_page(viewport={"width": WIDE, "height": HIGH}, color_scheme=scheme)
+            page.goto((folder / file).resolve().as_uri())
+            page.screenshot(path=ASSETS / f"{name}{end}.png")
+            page.close()
 
 
 def shoot_app(browser: Any) -> None:
