@@ -86,8 +86,10 @@ def test_two_prompts_are_the_command_and_python_of_their_difference(
     app: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = LINES[1]["prompt"]
-    got = taken(app, "compare", other=other, head="L1H1", query=13, draws=49, seed=3)
-    found = headwise.explain_difference(small_model(), PROMPT, other, head="L1H1", query=13, draws=49, seed=3)
+    got = taken(app, "compare", other=other, head="L1H1", query=13, draws=49, seed=3, align=[[1, 2], [3, 3]])
+    found = headwise.explain_difference(
+        small_model(), PROMPT, other, head="L1H1", query=13, draws=49, seed=3, align={1: 2, 3: 3}
+    )
     said, _ = ran(got["python"])
     assert said.strip() == found.sentence
     assert main([*shlex.split(got["command"])[1:], "--json"]) == 0

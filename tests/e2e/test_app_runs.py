@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from browsing_app import Tab, place_of, tabs
 from serving import Served, served
 from toy_answers import answer_lines, small_model, write_lines
 
+import headwise
+from headwise.corpus import Corpus
 from headwise.survey.collect import trace_many
 from headwise.tasks.answers.make import make_answers
 
@@ -91,3 +94,33 @@ def test_all_of_a_circuit_is_traced_as_a_study(tab: Tab) -> None:
     assert again.inner_text(".edges tbody") == page.inner_text(".edges tbody")
     page.click("text=back to the walk")
     page.wait_for_selector(".trace-all")
+
+
+def test_an_atlas_leads_from_its_index_to_a_head_and_back(browser: Any, tmp_path: Path) -> None:
+    texts = tuple(line["prompt"] for line in LINES)
+    corpus = Corpus("answers", texts, ("answers",) * len(texts))
+    folder = tmp_path / "atlas"
+    headwise.atlas(small_model(), "L1H1,L2H1", corpus=corpus, cells=2, out=folder).pages(folder)
+    # Another page may ask for whatever it likes: it stays in its folder.
+    (folder / "L9H9.html").write_text(
+        "<p id=mine>mine</p><script>for (const page of ['../secret.html', 'other.html', {}])"
+        " parent.postMessage({page}, '*')</script>"
+    )
+    with served(small_model(), (folder,)) as app:
+        app.enter()
+        with tabs(browser, app) as tab:
+            page = tab("/runs")
+            assert page.locator(".run-list tbody td").first.inner_text().strip("\u2068\u2069") == "atlas"
+            page.click(".run-list button:has-text('report.html')")
+            frame = page.frame_locator(".saved-page")
+            frame.locator("#heads a").first.click()
+            page.wait_for_url("**page=L1H1.html**")
+            frame.locator("h1:has-text('L1H1')").wait_for()
+            frame.locator("a:has-text('all heads')").click()
+            page.wait_for_url("**page=report.html**")
+            frame.locator("#heads a").first.wait_for()
+            page.go_back()
+            frame.locator("h1:has-text('L1H1')").wait_for()
+            other = tab("/runs", run=0, page="L9H9.html")
+            other.frame_locator(".saved-page").locator("#mine").wait_for()
+            assert place_of(other)["page"] == "L9H9.html"

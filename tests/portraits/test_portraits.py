@@ -141,6 +141,10 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     )
     (tmp_path / "empty.txt").write_text("\n")
     assert "holds no text" in one_line(lambda: headwise.atlas(model, corpus=tmp_path / "empty.txt"))
+    (tmp_path / "empty.jsonl").write_text("\n")
+    assert "has no prompts" in one_line(
+        lambda: headwise.head_portrait(model, QUIET, task=str(tmp_path / "empty.jsonl"))
+    )
     assert "both say what to read" in one_line(lambda: headwise.atlas(model, corpus=SENTENCES, task="ioi"))
     assert "L9H9 is not in this atlas" in one_line(
         lambda: headwise.atlas(model, "L1H1,L2H1", corpus=SENTENCES, cells=1).of("L9H9")

@@ -88,6 +88,7 @@ class Takeaway:
             "explain",
             asked.text,
             against=asked.other,
+            align=",".join(f"{one[0]}={one[1]}" for one in asked.align) or None,
             **{name: getattr(asked, name) for name in ("head", "query", "key", "answer", "wrong")},
             draws=None if asked.draws == DRAWS else asked.draws,
             seed=asked.seed or None,
@@ -158,6 +159,7 @@ class Takeaway:
         call = self._call(
             "headwise.explain_difference",
             **{name: getattr(asked, name) for name in ("head", "query", "key", "answer", "wrong")},
+            align={one[0]: one[1] for one in asked.align} or None,
             draws=None if asked.draws == DRAWS else asked.draws,
             seed=asked.seed or None,
         ).replace("(model, prompt", "(model, prompt, other", 1)

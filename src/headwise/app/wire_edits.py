@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from headwise.app.wire import DrawCount, HeadName, PromptId, SeedNumber, TabId, TokenText, WholeText
+from headwise.app.wire import (
+    DrawCount,
+    HeadName,
+    PositionPair,
+    PromptId,
+    SeedNumber,
+    TabId,
+    TokenText,
+    WholeText,
+)
 from headwise.validation import Index, Row, Shape
 
 WriterName = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z]{1,12}[0-9]{0,4}(H[0-9]{1,4})?\z")]
@@ -172,6 +181,7 @@ class PlaceAsked(Shape):
     edits: Annotated[Row[AnyEdit], Field(max_length=50)] = ()
     dose: Part = 1.0
     other: WholeText = ""
+    align: Annotated[Row[PositionPair], Field(max_length=400)] = ()
     run: Index | None = None
     draws: DrawCount = 999
     seed: SeedNumber = 0

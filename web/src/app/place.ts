@@ -28,6 +28,8 @@ export interface Place {
   named: number | null;
   /** The prompt that this one is compared with. */
   other: string;
+  /** Positions that stand for one another in both, where the found ones are not meant: 9=10,13=15. */
+  align: string;
   /** A walk through the circuit: where it begins (nothing: the answer), what was opened, what is looked at, and the
    * names that boxes were given. */
   root: string;
@@ -47,7 +49,7 @@ export interface Place {
 export const DRAWS = 999;
 const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', compare: '/compare', runs: '/runs' };
 
-export const NOWHERE: Place = { screen: 'prompt', model: '', weights: '', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
+export const NOWHERE: Place = { screen: 'prompt', model: '', weights: '', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', align: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
 
 /** As much of the hash of a model's weights as an address holds. */
 export const weightsIn = (hash: string): string => hash.slice(0, 12);
@@ -79,6 +81,7 @@ export const placeOf = (url: string): Place => {
     features: (given.get('f') ?? '').split(',').flatMap((one) => whole(one) ?? []),
     named: given.get('nm') === 'none' ? -1 : whole(given.get('nm')),
     other: given.get('p2') ?? '',
+    align: given.get('al') ?? '',
     root: given.get('root') ?? '',
     opened: given.get('o') ?? '',
     node: given.get('n') ?? '',
@@ -91,6 +94,9 @@ export const placeOf = (url: string): Place => {
     start: whole(given.get('from')) ?? 0,
   };
 };
+
+/** Pairs of positions as the server takes them; what is no number is refused there. */
+export const alignPairs = (text: string): number[][] => (text.trim() ? text.split(',').map((pair) => pair.split('=').map((one) => (one.trim() ? Number(one) : Number.NaN))) : []);
 
 /** Where a row of a table leads: to its cell, or to all heads of its prompt. */
 export const placeFrom = (given: Readonly<Record<string, string>>): Partial<Place> => {
@@ -121,6 +127,7 @@ export const urlOf = (place: Place): string => {
   put('f', place.features.join(','));
   put('nm', place.named === -1 ? 'none' : place.named);
   put('p2', place.other);
+  put('al', place.align);
   put('root', place.root);
   put('o', place.opened);
   put('n', place.node);

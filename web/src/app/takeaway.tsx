@@ -6,7 +6,7 @@ import type { Shared } from './app';
 import { troubleOf } from './app';
 import { parse, planned } from './edits';
 import { namesIn } from './named-runs';
-import { urlOf } from './place';
+import { alignPairs, urlOf } from './place';
 import type { PageGlossary, PlaceSaid, PromptRead } from './wire';
 
 type TakeawayProps = Pick<Shared, 'server' | 'place' | 'state'> & { /** A finished explanation, which has a page of its own. */ job?: string | null };
@@ -24,7 +24,7 @@ export const Takeaway = ({ server, place, state, job = null }: TakeawayProps) =>
     try {
       const ids = new Map<string, string>();
       for (const one of edits) if (one.kind === 'pa') ids.set(one.name, (await server.post<PromptRead>('/api/prompts', { tab: server.tab, text: one.name, chat })).id);
-      const got = await server.post<PlaceSaid>('/api/takeaway', { screen, text, chat, head, query: screen === 'heads' ? place.row : query, key, answer, wrong, draws, seed, features, names: namesIn(place, state), edits: planned(edits, ids), dose, other, run });
+      const got = await server.post<PlaceSaid>('/api/takeaway', { screen, text, chat, head, query: screen === 'heads' ? place.row : query, key, answer, wrong, draws, seed, features, names: namesIn(place, state), edits: planned(edits, ids), dose, other, align: alignPairs(place.align), run });
       await copy(what === 'python' ? 'Python' : what, got[what]);
     } catch (error) {
       setSaid(troubleOf(error)?.error ?? '');

@@ -195,6 +195,7 @@ export interface PlaceAsked {
   edits?: readonly (RemoveWriters | RemoveSignals | RemoveChannels | RemoveFeature | SwapKeys | RemoveEdge | SilenceHead | CutCell | PatchHead)[];
   dose?: number;
   other?: string;
+  align?: readonly (readonly number[])[];
   run?: number | null;
   draws?: number;
   seed?: number;

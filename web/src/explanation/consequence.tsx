@@ -9,7 +9,7 @@ import { number, signed } from '../numbers';
 import type { ExplanationDocument } from './document';
 
 export const Consequence = ({ data }: { data: ExplanationDocument }) => {
-  const { raised, lowered, direct, path } = data.consequence;
+  const { raised, lowered, direct, path, summed = [] } = data.consequence;
   const before = data.proof.before;
   const range = rangeOf([...raised, ...lowered].map((one) => one.logit));
   const answer = <Shown text={data.answer.text} most={18} />;
@@ -76,6 +76,35 @@ export const Consequence = ({ data }: { data: ExplanationDocument }) => {
           ) : (
             <p>There is no other token that this attention could go to.</p>
           )}
+          {summed.length ? (
+            <>
+              <p>Whole answers, the log-probability summed over their tokens:</p>
+              <table class="beforeafter summed">
+                <thead>
+                  <tr>
+                    <td />
+                    {['as it is', 'without this cell', 'without its cause'].map((one) => (
+                      <th class="n">{one}</th>
+                    ))}
+                  </tr>
+                </thead>
+                <tbody>
+                  {summed.map((one) => (
+                    <tr>
+                      <th scope="row">
+                        <Shown text={one.text} />
+                      </th>
+                      {[one.before, one.path, one.after].map((v) => (
+                        <td class="n" {...explained('log-probability', { v })}>
+                          {number(v, 2)}
+                        </td>
+                      ))}
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </>
+          ) : null}
         </Figure>
       </div>
     </section>

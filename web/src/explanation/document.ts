@@ -159,6 +159,8 @@ export interface ExplanationDocument {
     lowered: readonly { token: string; logit: number }[];
     direct: { answer: number; lead: number } | null;
     path: Outcome | null;
+    /** Whole answers, where one has several tokens: their summed log-probabilities. */
+    summed?: readonly { text: string; before: number; path: number | null; after: number | null }[];
   };
   proof: Proof;
   controls: readonly Control[];

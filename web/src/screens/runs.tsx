@@ -1,6 +1,6 @@
 // Run folders: those named on the command line and those of studies, their tables, and their pages in a frame that has
 // no rights.
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { number } from '../numbers';
 import { isolated, readable, visible } from '../text';
 import { Alert } from '../app/alert';
@@ -39,9 +39,26 @@ export const RunsScreen = ({ server, place, go }: Pick<Shared, 'server' | 'place
         <p>There is no run folder yet: begin a study, or start the app with --runs DIR.</p>
       ) : null}
       {shown && place.table ? <Table key={`${place.run} ${place.table}`} server={server} run={shown} place={place} go={go} /> : null}
-      {shown?.entry.pages.includes(place.page) ? <iframe class="saved-page" sandbox="allow-scripts" src={`/api/runs/${shown.entry.index}/${encodeURIComponent(place.page)}`} title={`Saved page ${readable(place.page)}`} /> : null}
+      {shown && (shown.entry.pages.includes(place.page) || OF_A_HEAD.test(place.page)) ? <Saved run={shown.entry.index} page={place.page} go={go} /> : null}
     </section>
   );
+};
+
+/** The page of one head of an atlas, to which its index leads. */
+const OF_A_HEAD = /^L\d{1,4}H\d{1,4}\.html$/;
+
+/** A saved page. It has no rights, so to go to another page of its folder it has to say so. */
+const Saved = ({ run, page, go }: { run: number; page: string } & Pick<Shared, 'go'>) => {
+  const frame = useRef<HTMLIFrameElement>(null);
+  useEffect(() => {
+    const heard = ({ source, data }: MessageEvent) => {
+      const wanted: unknown = source && source === frame.current?.contentWindow ? data?.page : null;
+      if (typeof wanted === 'string' && (wanted === 'report.html' || OF_A_HEAD.test(wanted))) go({ page: wanted });
+    };
+    addEventListener('message', heard);
+    return () => removeEventListener('message', heard);
+  }, [go]);
+  return <iframe ref={frame} key={page} class="saved-page" sandbox="allow-scripts" src={`/api/runs/${run}/${encodeURIComponent(page)}`} title={`Saved page ${readable(page)}`} />;
 };
 
 const Folder = ({ run, runs, place, go }: { run: RunSeen; runs: ReturnType<typeof useRuns> } & Pick<Shared, 'place' | 'go'>) => {

@@ -123,7 +123,8 @@ class Report:
         }
         # Without figures the page needs no plotting script, which is most of its size.
         plotly = [part(PLOTLY)] if specs else []
-        return page("kit/report.html", parts, [*plotly, script("kit/report.js")])
+        framed = [script("kit/framed.js")] if self.back is not None else []
+        return page("kit/report.html", parts, [*plotly, script("kit/report.js"), *framed])
 
     def write(self, path: str | Path) -> Path:
         """Write the page; a reader never sees half of it."""

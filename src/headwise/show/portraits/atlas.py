@@ -55,7 +55,7 @@ def index_page(atlas: Atlas, known: KnownNames | None = None) -> str:
         "layers": "".join(f"<option>{layer}</option>" for layer in layers),
         "heads": "\n".join(_card(one, one.known(known)) for one in atlas.portraits),
     }
-    return page("portraits/index.html", parts, [script("kit/cards.js")])
+    return page("portraits/index.html", parts, [script("kit/cards.js"), script("kit/framed.js")])
 
 
 def _card(one: HeadPortrait, known: KnownNames | None) -> str:
