@@ -39,10 +39,6 @@ REFUSED = [
         ["explain", "x", "--row", "--method", "shapley"],
         "--method is used with --row only together with --features",
     ),
-    (
-        ["explain", "x", "--row", "--html", "page.html"],
-        "--html is used with --row only together with --features",
-    ),
     (["explain", "x", "--row", "--basis", "rotated"], "--basis is not used with --row"),
     (["explain", "x", "--row", "--top", "0"], "--top"),
     (["explain", "x", "--method", "shapley"], "--method is used only with --row"),

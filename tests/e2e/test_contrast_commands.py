@@ -97,6 +97,12 @@ def test_a_row_of_logits_is_split_into_bars_that_sum(
     shown = capsys.readouterr().out
     assert "of their variation explained" in shown
     assert "'hat'" in shown
+    # With a head, every key that counts is split by writer and by feature, too.
+    assert "Which keys" in shown and "unexplained" in shown
+    assert main([*row, "--head", "L1H2", "--html", str(page), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["head"] == "L1H2" and document["logits"] and document["features"]["parts"]
+    assert "Named features" in page.read_text()
 
 
 def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tiny import tiny
+from tiny_banks import random_bank
 
 from headwise.cli.main import main
 from headwise.errors import HeadwiseError
@@ -130,6 +132,39 @@ def test_the_document_has_every_key_and_the_whole_table() -> None:
         for column, key in enumerate(document["explained"]):
             parts = [row["log_odds"][column] for row in document["who"] if row["side"] == side]
             assert sum(parts) == pytest.approx(key["log_odds"], abs=1e-9)
+
+
+def test_features_share_every_keys_log_odds(variant: str) -> None:
+    model = tiny(variant, torch.float64)
+    head = model.heads[-3]
+    bank = random_bank(model, head)
+    found = explain_row(model, IDS, head, query=-1, least=0.0, features=bank)
+    assert found.features and {one.name for one in found.features} == {f.name for f in bank.of(head)}
+    for column, key in enumerate(found.explained):
+        # The explanation of the cell alone splits it the same way.
+        why = explain(model, IDS, head=head, query=found.query, key=key.key, draws=1, features=bank)
+        parts = {part.name: part.value for part in why.what.features}
+        for one in found.features:
+            assert one.log_odds[column] == pytest.approx(parts[one.name], abs=1e-9)
+        assert found.unexplained(column) == pytest.approx(why.what.unexplained, abs=1e-9)
+        told = found.to_json()["features"]
+        total = sum(one["log_odds"][column] for one in told["parts"]) + told["unexplained"][column]
+        assert total == pytest.approx(key.log_odds, abs=1e-9)
+    assert explain_row(model, IDS, head).to_json()["features"] is None
+
+
+def test_the_page_has_every_key_and_nothing_of_a_token_acts_on_it(tmp_path: Path) -> None:
+    model = tiny("llama")
+    head = model.heads[-3]
+    found = explain_row(model, IDS, head, query=-1, least=0.0, features=random_bank(model, head))
+    strange = "</script><img src=x onerror=alert(1)>"
+    hostile = replace(found, tokens=(*found.tokens[:-1], strange), prompt=strange)
+    page = hostile.to_html()
+    assert "onerror=alert(1)>" not in page.replace("onerror=alert(1)&gt;", "")
+    shown = found.save_html(tmp_path / "row.html").read_text()
+    assert "Which keys" in shown and "Named features" in shown and "unexplained" in shown
+    for key in found.explained:
+        assert f"({key.key})" in shown
 
 
 @pytest.mark.real

@@ -123,7 +123,12 @@ def _finish(found: Any, shown: Any, html: Path | None, given: dict[str, Any]) ->
         write_json(given["save"], found.to_json())
     page = None if html is None else html.resolve()
     finish(found.to_json(), shown, as_json=given["as_json"], page=page, saved=given["save"])
-    if given["open_page"] and page is not None:
+    open_if(given["open_page"], page)
+
+
+def open_if(wanted: bool, page: Path | None) -> None:
+    """Open a page in the browser, where that was asked for."""
+    if wanted and page is not None:
         import webbrowser
 
         webbrowser.open(page.as_uri())

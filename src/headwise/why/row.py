@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from headwise.arguments import count, share
+from headwise.contrast.bank import FeatureBank, banks_of
 from headwise.errors import HeadwiseError
 from headwise.tokens import Prompt
 from headwise.tracing.mlps import SignedTotals
 from headwise.tracing.table import LogOddsTable, log_odds_table
 from headwise.types import Cell, Component, Head, Side
 from headwise.why.question import PromptReading, ask, find_answer
+from headwise.why.what import features_here, what
 from headwise.why.who import SIDES
 
 if TYPE_CHECKING:
@@ -82,6 +85,18 @@ class RowWriter:
         return "others" if self.writer is None else self.writer.name
 
 
+@dataclass(frozen=True)
+class RowFeature:
+    """One named feature's part of the log-odds of every explained key."""
+
+    name: str
+    """Its name."""
+    rank: int
+    """How many dimensions of the query it takes."""
+    log_odds: tuple[float, ...]
+    """Its part of the log-odds of each key of :attr:`RowExplanation.explained`."""
+
+
 @dataclass(frozen=True, eq=False)
 class RowExplanation:
     """Which keys one query of a head attends to, and why each."""
@@ -108,6 +123,12 @@ class RowExplanation:
     """Each side's strongest writers by the size of their parts, keys weighted by attention; then all others."""
     start: int = 0
     """The position id of the first token."""
+    features: tuple[RowFeature, ...] = ()
+    """The same log-odds by named feature, if a bank was given; what is left is :meth:`unexplained`."""
+
+    def unexplained(self, column: int) -> float:
+        """What the features leave of the log-odds of a column's key."""
+        return self.explained[column].log_odds - sum(one.log_odds[column] for one in self.features)
 
     @property
     def keys(self) -> int:
@@ -148,7 +169,25 @@ class RowExplanation:
                 {"side": row.side, "writer": row.name, "count": row.count, "log_odds": list(row.log_odds)}
                 for row in self.who
             ],
+            "features": None
+            if not self.features
+            else {
+                "parts": [asdict(one) | {"log_odds": list(one.log_odds)} for one in self.features],
+                "unexplained": [self.unexplained(column) for column in range(len(self.explained))],
+            },
         }
+
+    def to_html(self) -> str:
+        """One self-contained page: which keys, and why each."""
+        from headwise.show.why.row import row_report
+
+        return row_report(self).html()
+
+    def save_html(self, path: str | Path) -> Path:
+        """Write the page; a reader never sees half of it."""
+        from headwise.show.why.row import row_report
+
+        return row_report(self).write(path)
 
     def __repr__(self) -> str:
         return (
@@ -166,6 +205,7 @@ def explain_row(
     least: float = LEAST,
     top: int = KEYS,
     start: int = 0,
+    features: FeatureBank | str | Path | Sequence[FeatureBank | str | Path] = (),
     progress: Callable[[str], None] | None = None,
 ) -> RowExplanation:
     """Which keys does ``head`` attend to from ``query``, and why each of them?
@@ -187,6 +227,8 @@ def explain_row(
         How many keys are explained, at most.
     start:
         The position of the prompt's first token, with nothing before it; 0 unless the model has rotary positions.
+    features:
+        Feature banks that ``headwise features`` made, or their folders: every key is then split by feature, too.
     progress:
         Told the name of each stage as it begins.
 
@@ -195,6 +237,7 @@ def explain_row(
     RowExplanation
         Attention and logit of every key, and one table of writers × keys for each side.
     """
+    banks = banks_of(features, model) if features else []
     least = share(least, "least", zero=True)
     top = count(top, "top", "leaves no key to explain")
     told = progress or (lambda stage: None)
@@ -220,6 +263,8 @@ def explain_row(
             for one in keys[:number]
         ]
         parts = {side: torch.stack([table.side(side).over_tokens for table in tables], 1) for side in SIDES}
+        chosen = features_here(banks, read.up, cell) if banks else []
+        split = [what(read.up, table, chosen).features for table in tables] if chosen else []
         return RowExplanation(
             model=model.name,
             weight_hash=model.weight_hash,
@@ -235,6 +280,10 @@ def explain_row(
             rest=tuple(keys[number:]),
             who=tuple(row for side in SIDES for row in _rows(tables, side, parts[side])),
             start=read.up.stream.start,
+            features=tuple(
+                RowFeature(one.name, one.rank, tuple(column[n].value for column in split))
+                for n, one in enumerate(chosen)
+            ),
         )
 
 

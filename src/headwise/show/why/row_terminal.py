@@ -33,6 +33,7 @@ def row_explanation(found: RowExplanation) -> RenderableType:
         ),
         _side(found, "query"),
         _side(found, "key"),
+        *_features(found),
     )
 
 
@@ -86,6 +87,23 @@ def _side(found: RowExplanation, side: Side) -> RenderableType:
     more = f" (the first {len(keys)} keys; {hidden} more in the JSON document)" if hidden else ""
     names = [_place(found, key.key) for key in keys]
     return table(("writer", *names), listed, title=f"\n{side} side{more}", indent=2)
+
+
+def _features(found: RowExplanation) -> list[RenderableType]:
+    if not found.features:
+        return []
+    keys = found.explained[:COLUMNS]
+    rows = [
+        (f"{one.name} (rank {one.rank})", *(signed(part, 2) for part in one.log_odds[: len(keys)]))
+        for one in found.features
+    ]
+    rows.append(("unexplained", *(signed(found.unexplained(column), 2) for column in range(len(keys)))))
+    rows.append(("together", *(signed(key.log_odds, 2) for key in keys)))
+    names = [_place(found, key.key) for key in keys]
+    return [
+        _heading("Named features: the same log-odds by what the query looks for"),
+        table(("feature", *names), rows, indent=2),
+    ]
 
 
 def _heading(text: str) -> Text:
