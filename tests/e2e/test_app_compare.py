@@ -97,7 +97,7 @@ def test_the_table_of_differences_is_pythons(tab: Tab) -> None:
 
 def test_tokens_are_aligned_otherwise_and_what_cannot_be_is_one_line(tab: Tab) -> None:
     page = tab("/compare", p=FIRST, p2=SECOND, h="L1H1", q=8, k=2, draws=19)
-    page.wait_for_selector(SENTENCE)
+    page.wait_for_selector(".difference .sentence, .difference [role=alert]")
     page.fill(".difference input", "2=1")
     with page.expect_response("**/api/difference") as asked:
         page.keyboard.press("Enter")
