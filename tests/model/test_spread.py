@@ -140,6 +140,36 @@ def test_four_bits_are_unpacked_by_bitsandbytes() -> None:
     torch.testing.assert_close(x @ read.float().mT, packed(x).float(), rtol=1e-2, atol=1e-2)
 
 
+def test_four_bits_that_are_laid_out_for_a_cpu_are_read_as_they_are() -> None:
+    """As bitsandbytes lays them out when a CPU first runs them, written out number by number."""
+    rows, columns, block = 64, 128, 64
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.randint(16, (rows, columns), generator=generator)
+    table, scales = torch.randn(16, generator=generator), torch.rand(rows, columns // block).bfloat16()
+    numbers = [
+        int(codes[32 * group + row, 2 * pair + side])
+        for group in range(rows // 32)
+        for pair in range(columns // 2)
+        for row in range(32)
+        for side in range(2)
+    ]
+    halves = [numbers[at : at + 64] for at in range(0, len(numbers), 64)]
+    content = [low | high << 4 for part in halves for low, high in zip(part[:32], part[32:], strict=True)]
+    weight = Params4bit(torch.tensor(content, dtype=torch.uint8).reshape(rows, columns // 2))
+    weight.quant_state = SimpleNamespace(
+        packing_format_for_cpu=True, code=table, absmax=scales.mT.contiguous(), blocksize=block
+    )
+    read = dequantised(SimpleNamespace(), weight)
+    expected = table[codes] * scales.float().repeat_interleave(block, 1)
+    assert torch.equal(read, expected)
+
+
+class Params4bit(torch.Tensor):
+    """Goes by the name of bitsandbytes' own."""
+
+    quant_state: SimpleNamespace
+
+
 def test_a_plain_weight_is_itself() -> None:
     layer = torch.nn.Linear(3, 2)
     assert dequantised(layer, layer.weight) is layer.weight

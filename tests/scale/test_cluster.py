@@ -20,6 +20,7 @@ from toy_answers import answer_lines, contents, kept, small_model, write_lines
 from headwise.cli.main import main
 from headwise.errors import HeadwiseError
 from headwise.scale.cluster import RayCluster, refuse_unreachable
+from headwise.scale.nodes import joined
 from headwise.survey.collect import trace_many
 from headwise.toy.small_lm import DATA
 
@@ -115,6 +116,21 @@ def test_ray_without_an_address_takes_nothing_from_the_words_after_it(
 ) -> None:
     assert main(["circuits", "--ray", "no-such-task", "--out", str(tmp_path / "run")]) == 2
     assert "no-such-task" in capsys.readouterr().err
+
+
+def test_a_ray_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+
+    def late(**_: object) -> None:
+        raise Exception("The current node timed out\nduring startup.")  # as Ray says it
+
+    monkeypatch.setattr(ray, "init", late)
+    line = (
+        r"^Ray could not be started on this machine \(The current node timed out during startup\.\): try again when it "
+        r"is less busy, or let 2 processes share the work without Ray$"
+    )
+    with pytest.raises(HeadwiseError, match=line), joined(RayCluster(workers=2), 2):
+        pass
 
 
 def test_no_workers_are_too_few() -> None:

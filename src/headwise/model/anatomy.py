@@ -316,13 +316,17 @@ def results_on(hf: Any) -> torch.device:
 def dequantised(module: Any, weight: Tensor) -> Tensor:
     """A weight of bitsandbytes as numbers; any other as it is.
 
-    Four bits are unpacked by bitsandbytes itself; eight are whole numbers times one scale per row, in parts of 127.
+    Four bits are unpacked by bitsandbytes itself, unless it has laid them out for a CPU's instructions; eight are whole
+    numbers times one scale per row, in parts of 127.
     """
     match type(weight).__name__:
         case "Params4bit":
+            state: Any = weight.quant_state  # pyright: ignore[reportAttributeAccessIssue]
+            if getattr(state, "packing_format_for_cpu", False):
+                return _laid_out_for_cpu(weight.data, state)
             from bitsandbytes.functional import dequantize_4bit  # pyright: ignore[reportMissingImports]
 
-            return dequantize_4bit(weight.data, weight.quant_state)  # pyright: ignore[reportAttributeAccessIssue]
+            return dequantize_4bit(weight.data, state)
         case "Int8Params":
             # they move from the weight to the module's state once it has run
             state = getattr(module, "state", None)
@@ -341,6 +345,24 @@ def dequantised(module: Any, weight: Tensor) -> Tensor:
             return codes.float() * scales.float()[:, None] / 127
         case _:
             return weight
+
+
+def _laid_out_for_cpu(weight: Tensor, state: Any) -> Tensor:
+    """Four-bit weights as numbers, once a CPU has run them.
+
+    Of 32 rows at a time, pairs of columns row by row: 32 numbers in the low halves of 32 bytes, the next 32 in the high
+    ones. Every row has a scale per block of columns.
+    """
+    rows, half = weight.shape
+    some = weight.reshape(-1, 32)
+    codes = torch.cat((some & 15, some >> 4), 1).reshape(rows // 32, half, 32, 2).transpose(1, 2)
+    scales = state.absmax.float().mT.repeat_interleave(state.blocksize, 1)
+    return state.code.float()[codes.reshape(rows, 2 * half).long()] * scales
+
+
+def is_packed(hf: Any) -> bool:
+    """Whether bitsandbytes has packed weights of a model."""
+    return any(type(parameter).__name__ in ("Params4bit", "Int8Params") for parameter in hf.parameters())
 
 
 def _offloaded(module: Any, name: str) -> Tensor:

@@ -79,8 +79,9 @@ def examine(model: Model, prompt: str | list[int] | None = None) -> Diagnosis:
     """Run every check on a short prompt."""
     with runnable(model.name):
         errors = _errors(model, _prompt_ids(model, prompt))
-    passes = _TOLERANCE.get(model.dtype, 1e-4)
-    within = max(identity_tolerance(model.dtype), passes if model.dtype == torch.float32 else 0.0)
+    dtype = model.rounds_to
+    passes = _TOLERANCE.get(dtype, 1e-4)
+    within = max(identity_tolerance(dtype), passes if dtype == torch.float32 else 0.0)
     checks = tuple(
         Check(name, error, within if name in _IDENTITIES else passes) for name, error in errors.items()
     )

@@ -12,7 +12,7 @@ import torch
 
 from headwise.errors import HeadwiseError
 from headwise.model import capture as _capture
-from headwise.model.anatomy import Anatomy, read_weight, runs_on
+from headwise.model.anatomy import Anatomy, is_packed, read_weight, runs_on
 from headwise.model.architectures import Architecture, architecture_of
 from headwise.model.batch import Padding, Positions
 from headwise.model.capture import MAX_TOKENS, Captured, Request, Wanted
@@ -81,6 +81,12 @@ class Model:
     def dtype(self) -> torch.dtype:
         """The precision of the weights."""
         return self.hf.dtype
+
+    @cached_property
+    def rounds_to(self) -> torch.dtype:
+        """The precision of its arithmetic: that of the weights, or bfloat16 where they are packed in four or eight
+        bits, whose products round as much."""
+        return torch.bfloat16 if is_packed(self.hf) else self.dtype
 
     @property
     def device(self) -> torch.device:

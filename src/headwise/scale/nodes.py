@@ -15,6 +15,7 @@ from typing import Any
 from headwise.errors import HeadwiseError
 from headwise.scale.cluster import AUTO, RayCluster, refuse_unreachable
 from headwise.scale.folder import package_versions
+from headwise.strings import counted, shortened
 
 STORE = 100 * 2**20
 """Bytes of shared memory of a Ray that is started here: what passes through it is chunks, not models."""
@@ -47,18 +48,29 @@ def _started_here(quiet: Mapping[str, Any], workers: int) -> Iterator[None]:
     place = tempfile.mkdtemp(prefix="headwise-", dir="/tmp" if os.access("/tmp", os.W_OK) else None)
     with _set_for_ray():
         try:
-            ray.init(
-                address="local",
-                num_cpus=workers,
-                include_dashboard=False,
-                object_store_memory=STORE,
-                _temp_dir=place,
-                **quiet,
-            )
+            try:
+                ray.init(
+                    address="local",
+                    num_cpus=workers,
+                    include_dashboard=False,
+                    object_store_memory=STORE,
+                    _temp_dir=place,
+                    **quiet,
+                )
+            except Exception as error:  # Ray raises plain ones, too: its parts may be late on a busy machine
+                raise _not_started(error, workers) from None
             yield
         finally:
             ray.shutdown()
             shutil.rmtree(place, ignore_errors=True)
+
+
+def _not_started(error: Exception, workers: int) -> HeadwiseError:
+    said = shortened(" ".join(str(error).split()), 200)
+    return HeadwiseError(
+        f"Ray could not be started on this machine ({said}): try again when it is less busy, or let "
+        f"{counted(workers, 'process', 'processes')} share the work without Ray"
+    )
 
 
 @contextmanager

@@ -179,7 +179,7 @@ class LogOddsTable:
         reach = (
             float(up.scale[head.layer]) * float(self.gradient.abs() @ keys.norm(dim=-1)) * float(query.norm())
         )
-        return identity_tolerance(up.stream.model.dtype) * reach
+        return identity_tolerance(up.stream.model.rounds_to) * reach
 
 
 def log_odds_table(up: PromptWrites, cell: Cell) -> LogOddsTable:
