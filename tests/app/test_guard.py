@@ -24,6 +24,7 @@ READS = [
     f"/api/prompts/{ID}/column/0",
     f"/api/events?tab={TAB}",
     f"/api/export/{TAB}.json",
+    f"/api/texts/{'0' * 64}",
     "/api/runs/0/report.html",
     "/api/runs",
     "/api/runs/0/tables/edges",
@@ -31,6 +32,8 @@ READS = [
 ]
 BODIES: dict[str, dict[str, Any]] = {
     "/api/tokens": {"text": "a"},
+    "/api/texts": {"text": "a"},
+    "/api/model": {"tab": TAB, "job": TAB, "name": "none"},
     "/api/prompts": {"tab": TAB, "text": "a b"},
     "/api/explain": {"tab": TAB, "job": TAB, "prompt": ID},
     "/api/difference": {"tab": TAB, "prompt": ID, "other": ID},

@@ -4,18 +4,30 @@ ones: heads with a similar row, the strongest cell by keyboard, the order of cha
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from browsing import browsed, fits
-from browsing_app import Tab, place_of
+from browsing_app import Tab, place_of, tabs
+from known import names_folder
+from serving import served
+from tiny_folders import write_folder
 from toy_answers import answer_lines, small_model
 
+from headwise.app.models import ModelChoices
+from headwise.toy.small_lm import DATA
 from headwise.why.explain import explain
 
 pytestmark = [browsed, pytest.mark.slow]
 PROMPT = answer_lines(3)[0]["prompt"]
+
+
+def isolated(text: str) -> str:
+    """As the page shows text that may turn its neighbours around."""
+    return f"\u2068{text}\u2069"
 
 
 def proved(page: Any) -> Any:
@@ -145,3 +157,68 @@ def test_a_link_from_other_weights_says_so(tab: Tab) -> None:
     assert (place_of(page)["m"], place_of(page)["wt"]) == (model.name, model.weight_hash[:12])
     same = proved(tab("/cell", **place_of(page)))
     assert same.locator(".other-weights").count() == 0
+
+
+@pytest.fixture
+def named(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tab]:
+    """An app with two runs of names of its model and one of another, and with a second model."""
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path / "cache"))
+    model = small_model()
+    runs = [
+        names_folder(tmp_path / "first", model, {"L1H1": "named"}, "the first name"),
+        names_folder(tmp_path / "second", model, {"L1H1": "named"}, "the second name"),
+    ]
+    choices = ModelChoices(model.name, str(DATA), [str(write_folder(tmp_path / "other"))])
+    with served(model, tuple(runs), models=choices) as app:
+        app.enter()
+        with tabs(browser, app) as opened:
+            yield opened
+
+
+def test_names_are_chosen_and_the_address_holds_the_choice(named: Tab) -> None:
+    page = proved(named("/cell", p=PROMPT, h="L1H1", q=5))
+    chooser = page.locator(".beside-runs select")
+    assert chooser.locator("option").all_inner_texts() == [isolated("first"), isolated("second"), "none"]
+    assert "the first name" in page.inner_text("p.named")  # unless one chooses
+    chooser.select_option(label=isolated("second"))
+    page.wait_for_selector("p.named:has-text('the second name')", timeout=30_000)
+    assert place_of(page)["nm"] == "1"
+    again = proved(named("/cell", **place_of(page)))
+    assert "the second name" in again.inner_text("p.named")
+    chooser.select_option("-1")
+    page.wait_for_selector("p.named", state="detached", timeout=30_000)
+    proved(page)
+    assert place_of(page)["nm"] == "none" and page.locator("p.named").count() == 0
+    page.go_back()  # Back is undo
+    page.wait_for_selector("p.named:has-text('the second name')", timeout=30_000)
+
+
+def test_another_model_is_picked_in_one_tab_and_at_work_in_all(named: Tab, tmp_path: Path) -> None:
+    first, second = named("/", p=PROMPT), named("/", p="When Mary and John")
+    for page in (first, second):
+        page.wait_for_selector(".answer-chip")
+    before = place_of(first)["wt"]
+    first.locator(".model-picker select").select_option(str(tmp_path / "other"))
+    for page in (first, second):
+        page.wait_for_selector(".about-model summary:has-text('other')", timeout=30_000)
+        page.wait_for_selector(".answer-chip")
+    assert place_of(first)["wt"] == place_of(second)["wt"] != before
+    old = named("/", p=PROMPT, m=small_model().name, wt=before)
+    old.click(".other-weights button:has-text('load')")
+    old.wait_for_selector(".other-weights", state="detached", timeout=30_000)
+    assert place_of(old)["wt"] == before
+
+
+def test_a_long_prompt_has_a_short_address(named: Tab) -> None:
+    long = " ".join([PROMPT] * 40)
+    assert len(long) > 1500
+    page = named()
+    page.fill("#prompt-text", long)
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => location.search.includes('x=')")
+    at = place_of(page)
+    assert len(at["x"]) == 64 and "p" not in at and len(page.url) < 300
+    again = named("/", **at)
+    again.wait_for_function("text => document.querySelector('#prompt-text')?.value === text", arg=long)
+    gone = named("/", x="0" * 64)
+    gone.wait_for_selector("[role=alert] >> text=not on this machine")

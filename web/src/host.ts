@@ -48,7 +48,7 @@ export interface Server {
   /** Bytes, with the shape that they have. */
   bytes(path: string): Promise<{ shape: readonly number[]; data: Uint8Array }>;
   /** Events of jobs; ``state`` hears whether the server is there. */
-  listen(hear: (told: Told) => void, state: (there: boolean) => void): () => void;
+  listen(hear: (told: Told) => void, state?: (there: boolean) => void): () => void;
   address: {
     read(): string;
     go(url: string, how: 'push' | 'replace'): void;

@@ -6,7 +6,7 @@ import type { Later, Server, Told } from './host';
 import { Refused } from './host';
 
 const SCREENS = '/assets/screens.js';
-const KINDS = ['part', 'done', 'failed', 'cancelled'] as const;
+const KINDS = ['part', 'done', 'failed', 'cancelled', 'model'] as const;
 
 const GONE = 'The app does not answer: it was stopped, or is being started.';
 
@@ -32,7 +32,7 @@ const asked = async (method: string, path: string, body?: unknown): Promise<Resp
 const hearers = new Set<(told: Told) => void>();
 const states = new Set<(there: boolean) => void>();
 let source: EventSource | null = null;
-const listen = (hear: (told: Told) => void, state: (there: boolean) => void) => {
+const listen = (hear: (told: Told) => void, state: (there: boolean) => void = () => undefined) => {
   hearers.add(hear);
   states.add(state);
   if (!source) {

@@ -47,6 +47,11 @@ class Events:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._tell, tab, kind, data)
 
+    def tell_all(self, kind: str, data: dict[str, Any]) -> None:
+        """To every tab, from any thread."""
+        for tab in list(self._tabs):
+            self.tell(tab, kind, data)
+
     def _tell(self, tab: str, kind: str, data: dict[str, Any]) -> None:
         self.tab(tab).tell(kind, data)
 

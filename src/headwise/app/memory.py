@@ -69,6 +69,11 @@ class Memory:
                 total -= sizes[name]
                 del self._kept[name]
 
+    def clear(self) -> None:
+        """Of a model that is no longer there."""
+        with self._lock:
+            self._kept.clear()
+
     def __len__(self) -> int:
         return len(self._kept)
 

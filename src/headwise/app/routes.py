@@ -21,6 +21,7 @@ from headwise.app import patterns, wire, wire_edits, wire_runs
 from headwise.app.guard import refusal
 from headwise.app.session import Gone, Session
 from headwise.app.tables import table_page
+from headwise.app.texts import keep_text, kept_text
 from headwise.errors import HeadwiseError
 from headwise.model.forward import Stopped
 from headwise.show.kit.page import APP, BUNDLE, SCREENS, STYLE, part
@@ -52,6 +53,20 @@ def routes(session: Session) -> list[Route]:
 
     async def state(_: Request) -> Response:
         return said(await run_in_threadpool(session.state))
+
+    async def choose(request: Request) -> Response:
+        return said(session.choose(await body(request, wire.ModelRequest)), 202)
+
+    async def keep(request: Request) -> Response:
+        text = (await body(request, wire.LongText)).text
+        return said(wire.KeptText(digest=await run_in_threadpool(keep_text, text), text=text))
+
+    async def kept(request: Request) -> Response:
+        digest = request.path_params["digest"]
+        text = await run_in_threadpool(kept_text, digest) if re.fullmatch("[0-9a-f]{64}", digest) else None
+        if text is None:
+            return refusal(404, "the prompt of this link is not on this machine", "open it where it was made")
+        return said(wire.KeptText(digest=digest, text=text))
 
     async def tokens(request: Request) -> Response:
         return said(session.tokens(await body(request, wire.TypedText)))
@@ -160,6 +175,9 @@ def routes(session: Session) -> list[Route]:
         *(("GET", path, shell) for path in PATHS),
         ("GET", "/assets/{name}", asset),
         ("GET", "/api/state", state),
+        ("POST", "/api/model", choose),
+        ("POST", "/api/texts", keep),
+        ("GET", "/api/texts/{digest}", kept),
         ("POST", "/api/tokens", tokens),
         ("POST", "/api/prompts", read),
         ("GET", f"{prompt}/heads", heads),

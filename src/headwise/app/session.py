@@ -8,7 +8,6 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,19 +18,19 @@ from headwise.app.bench import Bench, needed
 from headwise.app.events import Events
 from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
 from headwise.app.memory import ROOM, KeptPrompt, Memory
+from headwise.app.models import ModelChoices
 from headwise.app.patterns import Glance, glance
 from headwise.app.runs import Run
+from headwise.app.seen import app_state, heads_seen
 from headwise.app.shelf import Shelf
 from headwise.app.takeaway import Takeaway
-from headwise.app.words import EXAMPLES, KEYS
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.walk import Steps, walk
-from headwise.contrast.roles import ROLES, HeadRoles, head_roles
+from headwise.contrast.roles import HeadRoles, head_roles
 from headwise.errors import HeadwiseError
 from headwise.model.check import examine
 from headwise.model.forward import Stopped
 from headwise.model.model import Model
-from headwise.show.kit.glossary import glossary
 from headwise.tokens import NoTokenizer, chat_prompt, encode_one, shown, shown_after
 from headwise.why.explain import explain_steps
 from headwise.why.explanation import Explanation
@@ -42,6 +41,9 @@ Result = TypeVar("Result")
 ANSWERS = 5
 EXPLANATIONS = 24
 """Explanations that can be saved after they were made."""
+
+
+GONE = "this prompt is no longer in memory: read it again"
 
 
 class Gone(HeadwiseError):
@@ -60,24 +62,57 @@ class Session:
         studies: Path | None = None,
         source: str | None = None,
         loading: Sequence[str] = (),
+        models: ModelChoices | None = None,
     ) -> None:
         """``studies`` is the folder of the studies that are begun here, with the model that ``source`` names and that
-        the words of ``loading`` say how to load.
+        the words of ``loading`` say how to load; ``models`` are all that may be loaded.
         """
-        self.model, self.shelf = model, Shelf(runs, studies, source, model.weight_hash, loading)
-        self.source, self.loading = model.name if source is None else source, tuple(loading)
+        self.shelf, self.loading = Shelf(runs, studies, source, loading=loading), tuple(loading)
+        self.models = ModelChoices(model.name, source) if models is None else models
         self.lane, self.memory, self.events = Lane(), Memory(room), Events()
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
         self._jobs: dict[str, Turn] = {}
+        self._use(model, model.name, source)
+
+    def _use(self, model: Model, name: str, source: str | None) -> None:
+        """From now on work with this model, ``name`` in the list; nothing that was read with another is kept."""
+        checks = examine(model).checks
+        self.model, self._checks = model, checks
         self._roles: HeadRoles | None = None
-        self._checks = examine(model).checks
+        self.chosen, self.source = name, model.name if source is None else source
+        self.shelf.use(source, model.weight_hash)
+        self.memory.clear()
         # Texts are cut into tokens while the lane may be using the tokenizer, which two threads must not do at once.
         self._tokenizer = copy.deepcopy(model.tokenizer)
 
     def begin(self) -> None:
         """In the server's loop: from now on events are told, and the heads' habits are measured when there is time."""
         self.events.begin()
+        self._measure_roles()
+
+    def _measure_roles(self) -> None:
         self.lane.submit(lambda turn: head_roles(self.model), self._know_roles, priority=PREFETCH)
+
+    def choose(self, asked: wire.ModelRequest) -> wire.Begun:
+        """Begin to load another model; the present one stays until it is there."""
+        job, name = self._free(asked.job), asked.name
+        self.models.require(name)
+
+        def work(_: Turn) -> Model:
+            model = self.models.load(name)
+            self._use(model, name, self.models.source(name))
+            return model
+
+        def over(model: Model | None, trouble: BaseException | None) -> None:
+            self._jobs.pop(job, None)
+            if model is None:
+                self.events.tell(asked.tab, *ended(job, trouble))
+                return
+            self._measure_roles()
+            self.events.tell(asked.tab, "done", {"job": job})
+            self.events.tell_all("model", {"model": model.name})
+
+        return self._begun(job, self.lane.submit(work, over, tab=asked.tab, kind="model"))
 
     def close(self) -> None:
         self.lane.close()
@@ -120,24 +155,8 @@ class Session:
     # --- what the app is -----------------------------------------------------------------------------------------
 
     def state(self) -> wire.AppState:
-        model = self.model
-        return wire.AppState(
-            version=version("headwise"),
-            model=model.name,
-            weight_hash=model.weight_hash,
-            layers=model.n_layers,
-            heads=model.n_heads,
-            context=model.context,
-            has_chat=bool(getattr(model.tokenizer, "chat_template", None)),
-            device=str(model.device),
-            threads=torch.get_num_threads(),
-            self_check=tuple(
-                wire.SelfCheck(name=one.name, error=one.error, allowed=one.tolerance) for one in self._checks
-            ),
-            runs=self.shelf.entries(),
-            glossary=wire.PageGlossary.model_validate(glossary()),
-            examples=EXAMPLES,
-            keys=KEYS,
+        return app_state(
+            self.model, self._checks, self.chosen, tuple(self.models.all()), self.shelf.entries()
         )
 
     # --- prompts -------------------------------------------------------------------------------------------------
@@ -198,8 +217,14 @@ class Session:
         """A prompt by its id."""
         kept = self.memory.get(name)
         if kept is None:
-            raise Gone("this prompt is no longer in memory: read it again")
+            raise Gone(GONE)
         return kept
+
+    def _still(self, kept: KeptPrompt) -> PromptReading:
+        """In the lane: what was read, unless the model was changed while it waited."""
+        if kept.read.up.stream.model is not self.model:
+            raise Gone(GONE)
+        return kept.read
 
     # --- all heads -----------------------------------------------------------------------------------------------
 
@@ -209,7 +234,7 @@ class Session:
         if kept.glance is None:
 
             def work(_: Turn) -> Glance:
-                read = kept.read
+                read = self._still(kept)
                 if kept.glance is None:
                     found = find_answer(self.model, read.token_ids, read.logits, None, None)
                     kept.glance = glance(
@@ -224,35 +249,13 @@ class Session:
 
     async def heads(self, name: str) -> wire.HeadsSeen:
         """What can be said of every head of a prompt."""
-        seen = await self.glance(name)
-        roles = self._roles
-        return wire.HeadsSeen(
-            layers=self.model.n_layers,
-            heads=self.model.n_heads,
-            side=seen.side,
-            statistics=wire.HeadStatistics(
-                highest=seen.highest,
-                entropy=seen.entropy,
-                resting=seen.resting,
-                brings=seen.brings,
-                roles=None if roles is None else tuple(one.role for one in roles.heads),
-                habits={}
-                if roles is None
-                else {role: tuple(one.attention[role].mean for one in roles.heads) for role in ROLES},
-            ),
-            sinks=seen.sinks,
-            marked=tuple(
-                wire.MarkedCell(head=str(cell.head), query=cell.query, key=cell.key) for cell in seen.marked
-            ),
-        )
+        return heads_seen(self.model, await self.glance(name), self._roles)
 
     # --- explanations --------------------------------------------------------------------------------------------
 
     def explain(self, asked: wire.CellRequest) -> wire.Begun:
         """Begin an explanation; its parts are told as they become known."""
-        kept, job = self.kept(asked.prompt), asked.job
-        if job in self._jobs or job in self.explanations:
-            raise HeadwiseError(f"there is a job {job!r} already: give another name")
+        kept, job = self.kept(asked.prompt), self._free(asked.job)
         # A folder that is not there is refused now, not when its turn has come.
         named = [self.shelf.run(index).path for index in (*asked.features, *_some(asked.names))]
         names = None if asked.names is None else named[-1]
@@ -264,7 +267,7 @@ class Session:
                 banks = [bank for bank in banks if self.model.head(asked.head) in bank.heads]
             steps = explain_steps(
                 self.model,
-                kept.read,
+                self._still(kept),
                 head=asked.head,
                 query=asked.query,
                 key=asked.key,
@@ -296,12 +299,22 @@ class Session:
             else:
                 self.events.tell(asked.tab, *ended(job, trouble))
 
-        turn = self._jobs[job] = self.lane.submit(work, over, tab=asked.tab, kind="explain")
+        return self._begun(job, self.lane.submit(work, over, tab=asked.tab, kind="explain"))
+
+    def _free(self, job: str) -> str:
+        """A job's name that nobody has."""
+        if job in self._jobs or job in self.explanations:
+            raise HeadwiseError(f"there is a job {job!r} already: give another name")
+        return job
+
+    def _begun(self, job: str, turn: Turn) -> wire.Begun:
+        self._jobs[job] = turn
         return wire.Begun(job=job, ahead=self.lane.ahead_of(turn))
 
     async def difference(self, asked: wire.DifferenceRequest) -> dict[str, Any]:
         """Why here and not there: the document of two prompts."""
-        here, there = (self.kept(name).read for name in (asked.prompt, asked.other))
+        both = [self.kept(name) for name in (asked.prompt, asked.other)]
+        here, there = (one.read for one in both)
         if here.up.bases.name != there.up.bases.name:
             raise HeadwiseError("the prompts were read with two bases: read both with one")
         places = {pair[0]: pair[1] for pair in asked.align}
@@ -310,8 +323,7 @@ class Session:
 
         def work(turn: Turn) -> dict[str, Any]:
             return difference_of(
-                here,
-                there,
+                *(self._still(one) for one in both),
                 head=asked.head,
                 query=asked.query,
                 key=asked.key,
@@ -327,23 +339,24 @@ class Session:
 
     async def walk(self, asked: wire.WalkRequest) -> dict[str, Any]:
         """A circuit as far as it was opened: the document of a circuit file."""
-        read, steps = self.kept(asked.prompt).read, Steps.parse(asked.opened, asked.root)
+        kept, steps = self.kept(asked.prompt), Steps.parse(asked.opened, asked.root)
 
         def work(_: Turn) -> Circuit:
+            read = self._still(kept)
             with torch.no_grad():
                 found = find_answer(self.model, read.token_ids, read.logits, asked.answer, asked.wrong)
                 wrong = found.wrong if found.compared else None
                 return walk(read.up, read.logits, steps, answer=found.token, wrong=wrong)
 
         circuit = await self.in_lane(work, tab=asked.tab, kind="walk")
-        return replace(circuit, prompt=read.prompt).to_json()
+        return replace(circuit, prompt=kept.read.prompt).to_json()
 
     async def edit(self, plan: wire_edits.EditPlan) -> wire_edits.EditSeen:
         """Change the running model; a newer plan of the same tab takes the place of an older one."""
-        read = self.kept(plan.prompt).read
-        others = {name: self.kept(name).read for name in needed(plan)}
+        kept, sources = self.kept(plan.prompt), {name: self.kept(name) for name in needed(plan)}
 
         def work(_: Turn) -> wire_edits.EditSeen:
+            read, others = self._still(kept), {name: self._still(one) for name, one in sources.items()}
             with torch.no_grad():
                 return Bench(read, plan, others, self.shelf.banks(plan.features, self.model)).run()
 

@@ -36,6 +36,10 @@ class Shelf:
         self.named, self.weight_hash = tuple(named), weight_hash
         self.studies = Studies(Path(FOLDER) if studies is None else studies, model, loading)
 
+    def use(self, model: str | None, weight_hash: str) -> None:
+        """From now on studies are begun with this model, and runs fit it or not."""
+        self.studies.model, self.weight_hash = model, weight_hash
+
     @property
     def runs(self) -> list[Run]:
         return [*self.named, *(study.run for study in self.studies)]

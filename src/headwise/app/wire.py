@@ -40,6 +40,20 @@ class PromptRequest(Shape):
     basis: BasisKind = "singular"
 
 
+class ModelRequest(Shape):
+    """Another model to work with, by its name in the app's list."""
+
+    tab: TabId
+    job: JobId
+    name: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+
+class LongText(Shape):
+    """A prompt that is too long for an address."""
+
+    text: WholeText
+
+
 class CellRequest(Shape):
     """A cell to be explained; what is left out is found."""
 
@@ -150,6 +164,9 @@ class AppState(Shape):
     version: str
     model: str
     weight_hash: str
+    chosen: str
+    """The model's name in the list of those that the app may load."""
+    models: Row[str]
     layers: int
     heads: int
     context: int | None
@@ -163,6 +180,13 @@ class AppState(Shape):
     """Prompts to begin with: what each is about, and its text."""
     keys: Row[Row[str]]
     """What each key does."""
+
+
+class KeptText(Shape):
+    """A prompt that is kept on this machine, and its SHA-256, by which an address names it."""
+
+    digest: str
+    text: str
 
 
 class TokenList(Shape):

@@ -35,6 +35,10 @@ def _no_file(value: Path | None) -> Path | None:
 def open_app(
     prompt: Annotated[str | None, typer.Argument(help="The text to begin with.")] = None,
     model: options.Model = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="Another model that the app may load; may be repeated.", metavar="M"),
+    ] = None,
     runs: Annotated[
         list[Path] | None,
         typer.Option(help="A run folder to browse; may be repeated.", metavar="DIR", callback=_folders),
@@ -68,6 +72,7 @@ def open_app(
         raise HeadwiseError(
             f"the app needs the package {error.name!r}: install it with `pip install 'headwise[app]'`"
         ) from None
+    from headwise.app.models import ModelChoices
     from headwise.app.session import Session
     from headwise.progress import Working
 
@@ -77,7 +82,8 @@ def open_app(
         progress.stage("loading the model")
         loaded = load(model)
         progress.stage("checking it")
-        session = Session(loaded, folders, studies=studies, source=model, loading=asked().words)
+        words, models = asked().words, ModelChoices(loaded.name, model, also or (), load)
+        session = Session(loaded, folders, studies=studies, source=model, loading=words, models=models)
 
     def ready(link: str) -> None:
         print(f"headwise app: {link}", flush=True)

@@ -11,10 +11,10 @@ import { OtherWeights } from './other-weights';
 import { KeyList, useKeys } from './keys';
 import { LaterScreen } from './later';
 import type { Place } from './place';
-import { placeOf, urlOf, weightsIn } from './place';
+import { placeOf, remember, unnamed, unread, urlOf, weightsIn } from './place';
 import { PromptScreen } from './prompt';
 import { Takeaway } from './takeaway';
-import type { AppState, PromptRead } from './wire';
+import type { AppState, KeptText, PromptRead } from './wire';
 
 export type Go = (change: Partial<Place>, how?: 'push' | 'replace') => void;
 
@@ -42,6 +42,9 @@ export const AppPage = ({ server }: { server: Server }) => {
   const go = useCallback<Go>(
     (change, how = 'push') => {
       const next = { ...now.current, ...change };
+      const long = unnamed(next);
+      // A prompt that is too long for the address is kept first; where that fails, the address is long.
+      if (long.length) return void Promise.all(long.map((text) => server.post<KeptText>('/api/texts', { text }).then(({ digest }) => remember(text, digest), () => remember(text, '')))).then(() => go(change, how));
       if (urlOf(next) === urlOf(now.current)) return;
       now.current = next;
       server.address.go(urlOf(next), how);
@@ -51,8 +54,26 @@ export const AppPage = ({ server }: { server: Server }) => {
   );
   useEffect(() => server.address.listen(() => setPlace(placeOf(server.address.read()))), [server]);
   useEffect(() => {
-    server.get<AppState>('/api/state').then(setState, (error) => setTrouble(troubleOf(error)));
+    // A link to a prompt that is kept on this machine.
+    const wanted = unread(server.address.read());
+    if (!wanted.length) return;
+    Promise.all(wanted.map((digest) => server.get<KeptText>(`/api/texts/${digest}`).then(({ text }) => remember(text, digest)))).then(
+      () => setPlace(placeOf(server.address.read())),
+      (error) => setTrouble(troubleOf(error)),
+    );
   }, [server]);
+  // Whoever changes the model changes it for every tab.
+  const [turn, setTurn] = useState(0);
+  useEffect(() => server.listen(({ kind }) => kind === 'model' && setTurn((n) => n + 1), setThere), [server]);
+  useEffect(() => {
+    server.get<AppState>('/api/state').then(
+      (got) => {
+        setState(got);
+        if (turn) go({ model: got.model, weights: weightsIn(got.weight_hash) }, 'replace');
+      },
+      (error) => setTrouble(troubleOf(error)),
+    );
+  }, [server, turn]);
 
   // An address says what its numbers were made with; one that does not is of the model that is here.
   useEffect(() => {
@@ -73,7 +94,7 @@ export const AppPage = ({ server }: { server: Server }) => {
       if (said) setTrouble(said);
       return null;
     }
-  }, [server, text, chat]);
+  }, [server, text, chat, turn]);
   useEffect(() => {
     setPrompt(null);
     void read();
@@ -97,11 +118,11 @@ export const AppPage = ({ server }: { server: Server }) => {
             The app does not answer. What you typed is kept here; the page goes on when it is back.
           </p>
         )}
-        <OtherWeights place={place} state={state} go={go} />
+        <OtherWeights server={server} place={place} state={state} go={go} />
         <Alert trouble={trouble} />
         {place.screen === 'prompt' ? <PromptScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}
-        {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} onState={setThere} /> : null}
+        {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'circuit' || place.screen === 'compare' || place.screen === 'runs' ? <LaterScreen key={place.screen} name={place.screen} {...shared} place={place} prompt={prompt} /> : null}
       </main>
       {listed && state ? <KeyList keys={state.keys} onClose={() => setListed(false)} /> : null}

@@ -15,11 +15,11 @@ import { up } from './keys';
 import { fitting, namesIn } from './named-runs';
 import { Takeaway } from './takeaway';
 
-export const CellScreen = ({ server, state, place, prompt, go, read, onState }: Shared & { onState: (there: boolean) => void }) => {
+export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) => {
   const id = prompt?.id ?? null;
   const { head, query, key, answer, wrong, draws, seed, features } = place;
   const names = namesIn(place, state);
-  const { shown, stage, trouble, stop } = useExplained({ server, read, id: state ? id : null, ask: { head, query, key, answer, wrong, draws, seed, features, names }, onFound: (found) => go(found, 'replace'), onState });
+  const { shown, stage, trouble, stop } = useExplained({ server, read, id: state ? id : null, ask: { head, query, key, answer, wrong, draws, seed, features, names }, onFound: (found) => go(found, 'replace') });
 
   const explain = useCallback((cell: Cell) => go({ screen: 'cell', ...cell, edits: '' }), [go]);
   // A new host with every tick: the table is drawn again.

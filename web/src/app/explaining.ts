@@ -34,10 +34,9 @@ interface Asking extends Pick<Shared, 'server' | 'read'> {
   ask: Asked;
   /** A question that was found. */
   onFound?: (cell: { head: string; query: number; key: number }) => void;
-  onState?: (there: boolean) => void;
 }
 
-export const useExplained = ({ server, read, id, ask, onFound, onState }: Asking) => {
+export const useExplained = ({ server, read, id, ask, onFound }: Asking) => {
   const [shown, setShown] = useState<Explained | null>(null);
   const [stage, setStage] = useState<string | null>(null);
   const [trouble, setTrouble] = useState<Trouble | null>(null);
@@ -65,7 +64,7 @@ export const useExplained = ({ server, read, id, ask, onFound, onState }: Asking
           if (kind === 'done' && told.document) setShown((before) => ({ job: told.job, known: { ...before?.known, ...told.document }, whole: true }));
           if (kind === 'failed') setTrouble({ error: told.error ?? 'it failed', hint: null, where: null });
         }
-      }, onState ?? (() => undefined)),
+      }),
     [server],
   );
 

@@ -1,9 +1,11 @@
 // A link whose numbers were made with other weights than those that are here.
 import { isolated, readable } from '../text';
 import type { Shared } from './app';
+import { useModel } from './model';
 import { weightsIn } from './place';
 
-export const OtherWeights = ({ place, state, go }: Pick<Shared, 'place' | 'state' | 'go'>) => {
+export const OtherWeights = ({ server, place, state, go }: Pick<Shared, 'server' | 'place' | 'state' | 'go'>) => {
+  const { loading, trouble, load } = useModel({ server, go });
   if (!state || !place.weights || place.weights === weightsIn(state.weight_hash)) return null;
   const other = place.model && place.model !== state.model ? `with the model ${isolated(readable(place.model))}` : 'with other weights of this model';
   return (
@@ -11,7 +13,13 @@ export const OtherWeights = ({ place, state, go }: Pick<Shared, 'place' | 'state
       This link was made {other}: here its numbers come from {isolated(readable(state.model))}, and differ.{' '}
       <button type="button" class="small" onClick={() => go({ model: state.model, weights: weightsIn(state.weight_hash) }, 'replace')}>
         go on with {isolated(readable(state.model))}
-      </button>
+      </button>{' '}
+      {state.models.includes(place.model) && place.model !== state.chosen ? (
+        <button type="button" class="small" disabled={loading !== null} onClick={() => load(place.model)}>
+          load {isolated(readable(place.model))}
+        </button>
+      ) : null}
+      {trouble ? ` ${trouble.error}` : ''}
     </p>
   );
 };

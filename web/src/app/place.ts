@@ -47,6 +47,22 @@ export interface Place {
 }
 
 export const DRAWS = 999;
+/** Prompts longer than this are kept by the app, and named by their digest. */
+export const LONGEST = 1500;
+/** Digests of long prompts, and the other way round. */
+const digests = new Map<string, string>();
+const texts = new Map<string, string>();
+export const remember = (text: string, digest: string) => {
+  digests.set(text, digest);
+  texts.set(digest, text);
+};
+/** Long prompts of a place that have no digest yet, and digests of an address whose prompt is not known yet. */
+export const unnamed = ({ text, other }: Place): string[] => [text, other].filter((one) => one.length > LONGEST && !digests.has(one));
+export const unread = (url: string): string[] => {
+  const given = new URLSearchParams(url.split('?')[1] ?? '');
+  return ['x', 'x2'].flatMap((name) => given.get(name) ?? []).filter((one) => /^[0-9a-f]{64}$/.test(one) && !texts.has(one));
+};
+
 const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', compare: '/compare', runs: '/runs' };
 
 export const NOWHERE: Place = { screen: 'prompt', model: '', weights: '', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', align: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
@@ -64,7 +80,7 @@ export const placeOf = (url: string): Place => {
     screen: (Object.keys(PATHS) as Screen[]).find((one) => PATHS[one] === path) ?? 'prompt',
     model: given.get('m') ?? '',
     weights: given.get('wt') ?? '',
-    text: given.get('p') ?? '',
+    text: given.get('p') ?? texts.get(given.get('x') ?? '') ?? '',
     chat: given.get('chat') === '1',
     head: head !== null && /^L\d{1,4}H\d{1,4}$/.test(head) ? head : null,
     query: whole(given.get('q')),
@@ -80,7 +96,7 @@ export const placeOf = (url: string): Place => {
     dose: Math.min(1, Math.max(0, Number(given.get('dose') ?? 1) || 0)),
     features: (given.get('f') ?? '').split(',').flatMap((one) => whole(one) ?? []),
     named: given.get('nm') === 'none' ? -1 : whole(given.get('nm')),
-    other: given.get('p2') ?? '',
+    other: given.get('p2') ?? texts.get(given.get('x2') ?? '') ?? '',
     align: given.get('al') ?? '',
     root: given.get('root') ?? '',
     opened: given.get('o') ?? '',
@@ -110,7 +126,8 @@ export const urlOf = (place: Place): string => {
   const put = (name: string, value: string | number | null, unless: string | number | null = null) => {
     if (value !== null && value !== '' && value !== unless) made.set(name, String(value));
   };
-  put('p', place.text);
+  const long = (name: string, brief: string, text: string) => put(digests.get(text) ? brief : name, digests.get(text) || text);
+  long('p', 'x', place.text);
   put('chat', place.chat ? '1' : null);
   put('h', place.head);
   put('q', place.query);
@@ -126,7 +143,7 @@ export const urlOf = (place: Place): string => {
   put('dose', place.dose, 1);
   put('f', place.features.join(','));
   put('nm', place.named === -1 ? 'none' : place.named);
-  put('p2', place.other);
+  long('p2', 'x2', place.other);
   put('al', place.align);
   put('root', place.root);
   put('o', place.opened);

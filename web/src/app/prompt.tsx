@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { pieces } from '../text';
 import { Answers } from './answers';
 import type { Shared } from './app';
+import { ModelPicker } from './model';
 import type { TokenList } from './wire';
 
 const PAUSE = 150;
@@ -50,6 +51,7 @@ export const PromptScreen = ({ server, state, go, place, prompt }: Shared) => {
           <button type="submit" class="main" disabled={!draft.trim()}>
             Read it
           </button>
+          <ModelPicker server={server} state={state} place={place} go={go} />
           {state?.has_chat ? (
             <label>
               <input type="checkbox" checked={place.chat} onChange={(event) => go({ chat: event.currentTarget.checked }, 'replace')} /> as a chat message

@@ -13,6 +13,8 @@ type TakeawayProps = Pick<Shared, 'server' | 'place' | 'state'> & { /** A finish
 
 export const Takeaway = ({ server, place, state, job = null }: TakeawayProps) => {
   const [said, setSaid] = useState('');
+  // A prompt that the address only names is on this machine alone.
+  const here = /[?&]x2?=/.test(urlOf(place));
   const copy = (what: string, text: string) =>
     server.copy(text).then(
       () => setSaid(`${what} copied`),
@@ -34,7 +36,7 @@ export const Takeaway = ({ server, place, state, job = null }: TakeawayProps) =>
   const page = () => (job && !place.edits ? server.save(`/api/export/${job}.html`, `${name}.html`) : server.keep(snapshot(state?.glossary), `${name}.html`));
   return (
     <span class="takeaway" role="group" aria-label="Take this along">
-      <button type="button" class="small" onClick={() => copy('link', server.address.whole(urlOf(place)))}>
+      <button type="button" class="small" onClick={() => copy(here ? 'link (it opens on this machine only: save the page to pass it on)' : 'link', server.address.whole(urlOf(place)))}>
         copy link
       </button>
       <button type="button" class="small" onClick={() => ask('command')}>

@@ -5,6 +5,8 @@ export interface AppState {
   version: string;
   model: string;
   weight_hash: string;
+  chosen: string;
+  models: readonly string[];
   layers: number;
   heads: number;
   context: number | null;
@@ -129,11 +131,29 @@ export interface HeadsSeen {
   marked: readonly MarkedCell[];
 }
 
+/** A prompt that is kept on this machine, and its SHA-256, by which an address names it. */
+export interface KeptText {
+  digest: string;
+  text: string;
+}
+
+/** A prompt that is too long for an address. */
+export interface LongText {
+  text: string;
+}
+
 /** A cell that ``explain`` would choose. */
 export interface MarkedCell {
   head: string;
   query: number;
   key: number;
+}
+
+/** Another model to work with, by its name in the app's list. */
+export interface ModelRequest {
+  tab: string;
+  job: string;
+  name: string;
 }
 
 /** A writer as a table names it, in some channels of the head that reads it. */

@@ -1,4 +1,4 @@
-/*! headwise, from sources 4c7563b5363310087be119b2e2495c843c37bcbf55b2526a934788d818139135
+/*! headwise, from sources 54fc26468c3b4ef2b37101dc569eda9ff4c06e8cc53f503660a0c9569f037e88
 
 preact 11.2.0 (MIT)
 
