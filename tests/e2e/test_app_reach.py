@@ -91,6 +91,11 @@ def test_heads_with_a_similar_row_come_first(tab: Tab) -> None:
     root = pattern()[:, query].sqrt()
     heads = [str(one) for one in model.heads]
     wanted = dict(zip(heads, (root @ root[heads.index("L1H1")]).tolist(), strict=True))
+    said = {}
+    for label in ("brings", "strongest"):
+        rows.first.locator(f"td[data-num={label}]").hover()
+        said[label] = "not tested" in page.inner_text(".tip")
+    assert said == {"brings": True, "strongest": False}  # computed, and captured
     assert names[0] == "L1H1" and told == sorted(told, reverse=True)
     assert told == pytest.approx([wanted[name] for name in names], abs=0.01)
     page.select_option("select.like", "L0H2")
@@ -222,3 +227,34 @@ def test_a_long_prompt_has_a_short_address(named: Tab) -> None:
     again.wait_for_function("text => document.querySelector('#prompt-text')?.value === text", arg=long)
     gone = named("/", x="0" * 64)
     gone.wait_for_selector("[role=alert] >> text=not on this machine")
+
+
+def test_settings_change_the_numbers_and_the_address(tab: Tab) -> None:
+    page = proved(tab("/cell", p=PROMPT, h="L1H1", q=5))
+    page.click(".settings summary")
+    page.fill(".settings input >> nth=0", "0.3")
+    page.keyboard.press("Tab")
+    page.fill(".settings input >> nth=2", "7")
+    page.keyboard.press("Tab")
+    page.wait_for_function("() => location.search.includes('seed=7')")
+    assert place_of(page)["tau"] == "0.3"
+    again = proved(tab("/cell", **place_of(page)))
+    why = explain(small_model(), PROMPT, head="L1H1", query=5, key=int(place_of(page)["k"]), tau=0.3, seed=7)
+    assert again.inner_text(".sentence") == why.sentence
+    proved(page)
+    assert page.inner_text(".proof") == again.inner_text(".proof")
+    page.fill(".settings input >> nth=0", "2")  # no attention is above 1: not taken
+    page.keyboard.press("Tab")
+    assert place_of(page)["tau"] == "0.3"
+
+
+def test_a_canvas_is_a_grid_whose_cell_in_focus_is_told(tab: Tab) -> None:
+    page = proved(tab("/cell", p=PROMPT, h="L1H1", q=9, k=4))
+    canvas = page.locator(".map canvas")
+    assert canvas.get_attribute("role") == "grid"
+    canvas.focus()
+    page.keyboard.press("ArrowLeft")
+    told = canvas.evaluate(
+        "one => document.getElementById(one.getAttribute('aria-activedescendant')).textContent"
+    )
+    assert "(9) ← " in told and "(3): " in told

@@ -70,6 +70,7 @@ class Takeaway:
             **{name: getattr(asked, name) for name in ("head", "query", "key", "answer", "wrong")},
             features=self.features,
             names=self.names,
+            tau=asked.tau,
             draws=None if asked.draws == DRAWS else asked.draws,
             seed=asked.seed or None,
             chat=asked.chat,
@@ -117,6 +118,7 @@ class Takeaway:
             **{name: getattr(asked, name) for name in ("head", "query", "key", "answer", "wrong")},
             features=self.features,
             names=self.names,
+            tau=asked.tau,
             draws=None if asked.draws == DRAWS else asked.draws,
             seed=asked.seed or None,
         )

@@ -16,6 +16,8 @@ JobId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{16}\z")]
 HeadName = Annotated[str, StringConstraints(pattern=r"\AL[0-9]{1,4}H[0-9]{1,4}\z")]
 NodeId = Annotated[str, StringConstraints(min_length=1, max_length=40)]
 TokenText = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+Threshold = Annotated[float, Field(gt=0, le=1)]
+"""What attention must fall below without its cause."""
 DrawCount = Annotated[int, Field(ge=1, le=9999)]
 PositionPair = Annotated[Row[Index], Field(min_length=2, max_length=2)]
 SeedNumber = Annotated[int, Field(ge=0, lt=2**53)]
@@ -70,7 +72,7 @@ class CellRequest(Shape):
     """Run folders, by their place in the list of those that were named on the command line."""
     names: Index | None = None
     """A run folder of names, likewise."""
-    tau: Annotated[float, Field(gt=0, le=1)] | None = None
+    tau: Threshold | None = None
     draws: DrawCount = 999
     seed: SeedNumber = 0
 

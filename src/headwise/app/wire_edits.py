@@ -13,6 +13,7 @@ from headwise.app.wire import (
     PromptId,
     SeedNumber,
     TabId,
+    Threshold,
     TokenText,
     WholeText,
 )
@@ -183,6 +184,7 @@ class PlaceAsked(Shape):
     other: WholeText = ""
     align: Annotated[Row[PositionPair], Field(max_length=400)] = ()
     run: Index | None = None
+    tau: Threshold | None = None
     draws: DrawCount = 999
     seed: SeedNumber = 0
 

@@ -12,14 +12,15 @@ import { Bench } from './bench';
 import { edit, format, nameOf, parse } from './edits';
 import { useExplained } from './explaining';
 import { up } from './keys';
+import { DRAWS, NOWHERE } from './place';
 import { fitting, namesIn } from './named-runs';
 import { Takeaway } from './takeaway';
 
 export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) => {
   const id = prompt?.id ?? null;
-  const { head, query, key, answer, wrong, draws, seed, features } = place;
+  const { head, query, key, answer, wrong, tau, draws, seed, features } = place;
   const names = namesIn(place, state);
-  const { shown, stage, trouble, stop } = useExplained({ server, read, id: state ? id : null, ask: { head, query, key, answer, wrong, draws, seed, features, names }, onFound: (found) => go(found, 'replace') });
+  const { shown, stage, trouble, stop } = useExplained({ server, read, id: state ? id : null, ask: { head, query, key, answer, wrong, tau, draws, seed, features, names }, onFound: (found) => go(found, 'replace') });
 
   const explain = useCallback((cell: Cell) => go({ screen: 'cell', ...cell, edits: '' }), [go]);
   // A new host with every tick: the table is drawn again.
@@ -53,6 +54,7 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
         <Takeaway server={server} place={place} state={state} job={shown?.whole ? shown.job : null} />
       </div>
       <Beside state={state} place={place} go={go} />
+      <Settings place={place} go={go} />
       {features.length && shown?.whole && !data?.features ? <p class="note">The features that were chosen are of other heads: none is of {data?.head}.</p> : null}
       <Alert trouble={trouble} />
       {data ? null : <h1>{place.head ?? 'One cell'}</h1>}
@@ -82,6 +84,39 @@ const usePattern = (server: Shared['server'], id: string | null, head: string | 
   }, [server, id, head]);
   return got;
 };
+
+const SETTINGS = [
+  ['tau', 'attention must fall below', 'as usual', 0.01],
+  ['draws', 'random removals of each kind', String(DRAWS), 1],
+  ['seed', 'seed', '0', 1],
+] as const;
+
+/** What else changes a number: how small the attention must become without its cause, and the random draws. */
+const Settings = ({ place, go }: Pick<Shared, 'place' | 'go'>) => (
+  <details class="settings">
+    <summary>settings</summary>
+    <div class="row-of-controls">
+      {SETTINGS.map(([name, says, usual, step]) => (
+        <label>
+          {says}{' '}
+          <input
+            type="number"
+            class="number"
+            min={name === 'seed' ? 0 : step}
+            max={name === 'tau' ? 1 : name === 'draws' ? 9999 : undefined}
+            step={name === 'tau' ? 'any' : 1}
+            placeholder={usual}
+            value={place[name] === NOWHERE[name] ? '' : (place[name] ?? '')}
+            onChange={(event) => {
+              const { value, validity } = event.currentTarget;
+              if (validity.valid) go({ [name]: value === '' ? NOWHERE[name] : Number(value) });
+            }}
+          />
+        </label>
+      ))}
+    </div>
+  </details>
+);
 
 /** Run folders whose features and names an explanation uses, where there are some. */
 const Beside = ({ state, place, go }: Pick<Shared, 'state' | 'place' | 'go'>) => {

@@ -15,7 +15,7 @@ export interface Explained {
   whole: boolean;
 }
 
-type Asked = Pick<CellRequest, 'head' | 'query' | 'key' | 'answer' | 'wrong' | 'draws' | 'seed' | 'features' | 'names'>;
+type Asked = Pick<CellRequest, 'head' | 'query' | 'key' | 'answer' | 'wrong' | 'tau' | 'draws' | 'seed' | 'features' | 'names'>;
 
 const STEPS: Record<string, string> = {
   question: 'what made the score',
@@ -26,7 +26,7 @@ const STEPS: Record<string, string> = {
 
 export const newJob = (): string => [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
-const keyOf = (id: string, { head, query, key, answer, wrong, draws, seed, features, names }: Asked): string => JSON.stringify([id, head, query, key, answer, wrong, draws, seed, features, names]);
+const keyOf = (id: string, { head, query, key, answer, wrong, tau, draws, seed, features, names }: Asked): string => JSON.stringify([id, head, query, key, answer, wrong, tau, draws, seed, features, names]);
 
 interface Asking extends Pick<Shared, 'server' | 'read'> {
   /** The prompt; null while it is being read, or where nothing is asked. */

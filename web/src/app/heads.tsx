@@ -1,8 +1,9 @@
 // All heads at a glance, ordered and filtered by what can be said of them; a token above shows its row in all of them.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useId, useMemo, useRef, useState } from 'preact/hooks';
 import { Figure } from '../kit/figure';
 import { Caption } from '../kit/caption';
 import { coloursOf, useRepaint } from '../kit/canvas';
+import { Here } from '../kit/here';
 import { explained } from '../kit/explained';
 import { Numbers } from '../kit/numbers';
 import { useTip } from '../kit/tip';
@@ -208,6 +209,7 @@ interface PicturesProps {
 const Pictures = ({ seen, shown, row, tokens, alike, byLayer, onOpen }: PicturesProps) => {
   const canvas = useRef<HTMLCanvasElement>(null);
   const turn = useRepaint(canvas);
+  const here = useId();
   const grid = useRef<Grid | null>(null);
   const [cursor, setCursor] = useState<number | null>(null);
   const tip = useTip();
@@ -254,7 +256,9 @@ const Pictures = ({ seen, shown, row, tokens, alike, byLayer, onOpen }: Pictures
       <canvas
         ref={canvas}
         tabIndex={0}
-        role="application"
+        role="grid"
+        aria-rowcount={Math.ceil(shown.length / (grid.current?.columns ?? 1))}
+        aria-activedescendant={here}
         aria-label="All heads: arrow keys move, Enter explains the head"
         onPointerMove={(event) => {
           const i = at(event);
@@ -271,7 +275,9 @@ const Pictures = ({ seen, shown, row, tokens, alike, byLayer, onOpen }: Pictures
           if (i !== null) onOpen(shown[i] ?? 0);
         }}
         onKeyDown={walk}
-      />
+      >
+        <Here id={here}>{cursor === null ? '' : says(cursor)}</Here>
+      </canvas>
       <p class="unseen-live" aria-live="polite">
         {cursor === null ? '' : says(cursor)}
       </p>

@@ -13,6 +13,8 @@ export interface Place {
   key: number | null;
   answer: string | null;
   wrong: string | null;
+  /** What attention must fall below without its cause; null is as usual. */
+  tau: number | null;
   draws: number;
   seed: number;
   /** How heads are ordered, and which are shown. */
@@ -65,12 +67,14 @@ export const unread = (url: string): string[] => {
 
 const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', compare: '/compare', runs: '/runs' };
 
-export const NOWHERE: Place = { screen: 'prompt', model: '', weights: '', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', align: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
+export const NOWHERE: Place = { screen: 'prompt', model: '', weights: '', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, tau: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', align: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
 
 /** As much of the hash of a model's weights as an address holds. */
 export const weightsIn = (hash: string): string => hash.slice(0, 12);
 
 const whole = (text: string | null): number | null => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
+
+const share = (text: string | null): number | null => (text !== null && Number(text) > 0 && Number(text) <= 1 ? Number(text) : null);
 
 export const placeOf = (url: string): Place => {
   const [path = '/', query = ''] = url.split('?');
@@ -87,6 +91,7 @@ export const placeOf = (url: string): Place => {
     key: whole(given.get('k')),
     answer: given.get('a'),
     wrong: given.get('w'),
+    tau: share(given.get('tau')),
     draws: Math.min(9999, Math.max(1, whole(given.get('draws')) ?? DRAWS)),
     seed: whole(given.get('seed')) ?? 0,
     sort: given.get('s') ?? 'layer',
@@ -134,6 +139,7 @@ export const urlOf = (place: Place): string => {
   put('k', place.key);
   put('a', place.answer);
   put('w', place.wrong);
+  put('tau', place.tau);
   put('draws', place.draws, DRAWS);
   put('seed', place.seed, 0);
   put('s', place.sort, 'layer');

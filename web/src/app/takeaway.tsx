@@ -21,12 +21,12 @@ export const Takeaway = ({ server, place, state, job = null }: TakeawayProps) =>
       () => setSaid(`the browser does not let the page copy: ${text}`),
     );
   const ask = async (what: 'command' | 'python') => {
-    const { screen, text, chat, head, query, key, answer, wrong, draws, seed, features, dose, other, run } = place;
+    const { screen, text, chat, head, query, key, answer, wrong, tau, draws, seed, features, dose, other, run } = place;
     const edits = parse(place.edits);
     try {
       const ids = new Map<string, string>();
       for (const one of edits) if (one.kind === 'pa') ids.set(one.name, (await server.post<PromptRead>('/api/prompts', { tab: server.tab, text: one.name, chat })).id);
-      const got = await server.post<PlaceSaid>('/api/takeaway', { screen, text, chat, head, query: screen === 'heads' ? place.row : query, key, answer, wrong, draws, seed, features, names: namesIn(place, state), edits: planned(edits, ids), dose, other, align: alignPairs(place.align), run });
+      const got = await server.post<PlaceSaid>('/api/takeaway', { screen, text, chat, head, query: screen === 'heads' ? place.row : query, key, answer, wrong, tau, draws, seed, features, names: namesIn(place, state), edits: planned(edits, ids), dose, other, align: alignPairs(place.align), run });
       await copy(what === 'python' ? 'Python' : what, got[what]);
     } catch (error) {
       setSaid(troubleOf(error)?.error ?? '');

@@ -217,6 +217,7 @@ export interface PlaceAsked {
   other?: string;
   align?: readonly (readonly number[])[];
   run?: number | null;
+  tau?: number | null;
   draws?: number;
   seed?: number;
 }

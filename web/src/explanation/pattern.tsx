@@ -1,9 +1,10 @@
 // Every row of the head at once, on a canvas: one pixel a cell, in very long prompts one pixel a block.
-import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useContext, useEffect, useId, useMemo, useRef, useState } from 'preact/hooks';
 import type { Host } from '../host';
 import type { Colours } from '../kit/canvas';
 import { Figure } from '../kit/figure';
 import { coloursOf, rgb, useRepaint } from '../kit/canvas';
+import { Here } from '../kit/here';
 import { Numbers } from '../kit/numbers';
 import { useTip } from '../kit/tip';
 import { Tok, Tokens, useTokenText } from '../kit/tokens';
@@ -67,6 +68,7 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
   const frame = useRef<Frame>({ pad: 0, side: 640 });
   const [cursor, setCursor] = useState<Spot | null>(null);
   const turn = useRepaint(canvas);
+  const here = useId();
   const tip = useTip();
   const tokenText = useTokenText();
 
@@ -133,7 +135,9 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
         <canvas
           ref={canvas}
           tabIndex={0}
-          role="application"
+          role="grid"
+          aria-rowcount={T}
+          aria-activedescendant={here}
           aria-label={`Attention of ${data.head}: queries downwards, keys to the right; arrow keys move, Enter ${host.explain ? 'explains the cell' : 'shows the row'}`}
           onPointerMove={point}
           onPointerLeave={() => {
@@ -146,7 +150,9 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
           }}
           onKeyDown={walk}
           onBlur={() => setCursor(null)}
-        />
+        >
+          <Here id={here}>{`${tokenText(q)} ← ${tokenText(k)}: ${k > q ? 'not visible' : number(attention(q, k), 4)}`}</Here>
+        </canvas>
         <div>
           <div class="spot" aria-live="polite">
             <div class="soft">{cursor ? 'this cell' : 'the explained cell'}</div>

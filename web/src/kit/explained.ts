@@ -28,6 +28,8 @@ export const saidOf = (element: Element | null, glossary: Glossary | null | unde
     known.says,
     known.formula && `${known.formula}${filled === known.formula ? '' : ` = ${filled}`}${is}`,
     known.source && `Source: ${known.source}.`,
+    // What was captured is the model's own; what is only computed has been held against nothing.
+    /^computed/.test(known.source) && typeof error !== 'number' && 'Shown, not tested in a changed model.',
     error === undefined || error === null ? '' : `Error against the model: ${error.toExponential(1).replace('-', '−')}.`,
   ]
     .filter(Boolean)
