@@ -21,7 +21,7 @@ PROMPT = answer_lines(3)[0]["prompt"]
 SCREENS = {
     "prompt": ("/", {}, ".answer-chip"),
     "heads": ("/heads", {}, ".pictures canvas"),
-    "row": ("/heads", {"r": 4, "s": "brings"}, ".pictures canvas"),
+    "row": ("/heads", {"r": 4, "s": "like:L1H1"}, ".pictures canvas"),
     "cell": ("/cell", {}, ".sentence:not(.soft)"),
     "bench": ("/cell", {"h": "L1H1", "q": 5, "k": 2, "e": "si:L1H1@5;cut"}, ".effect"),
     "circuit": (
@@ -32,7 +32,7 @@ SCREENS = {
     "compare": ("/compare", {"p2": answer_lines(3)[1]["prompt"], "h": "L1H1"}, ".difference .sentence"),
     "runs": ("/runs", {}, ".begin-study"),
     "table": ("/runs", {"run": 0, "table": "heads"}, ".run-table tbody tr"),
-    "wrong": ("/cell", {"h": "L99H9"}, "[role=alert]"),
+    "wrong": ("/cell", {"h": "L99H9", "m": "another", "wt": "0" * 12}, "[role=alert]"),
 }
 
 
@@ -62,6 +62,10 @@ def tab(browser: Any, app: Served, screen: str, theme: str) -> Any:
 @pytest.mark.parametrize("screen", SCREENS)
 def test_axe_finds_nothing(browser: Any, app: Served, screen: str, theme: str) -> None:
     page = tab(browser, app, screen, theme)
+    if screen == "cell":
+        page.click("dl.facts [data-num='attention']")
+        page.wait_for_selector(".pins")
+        page.click(".settings summary")
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
     said = [

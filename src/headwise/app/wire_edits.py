@@ -24,7 +24,7 @@ FeatureText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Dose = Annotated[float, Field(ge=-1, le=1)]
 """How much of it leaves: 1 is all, 0.5 half; -1 puts as much in once more."""
 
-Part = Annotated[float, Field(ge=0, le=1)]
+ForwardDose = Annotated[float, Field(ge=0, le=1)]
 """A dose of what cannot be done the other way round."""
 
 
@@ -88,7 +88,7 @@ class SwapKeys(Shape):
     kind: Literal["swap"]
     other: Index
     feature: FeatureText | None = None
-    dose: Part = 1.0
+    dose: ForwardDose = 1.0
 
 
 class RemoveEdge(Shape):
@@ -117,7 +117,7 @@ class CutCell(Shape):
     """Take the cell's own attention, and share it out among the other tokens."""
 
     kind: Literal["cut"]
-    dose: Part = 1.0
+    dose: ForwardDose = 1.0
 
 
 class PatchHead(Shape):
@@ -127,7 +127,7 @@ class PatchHead(Shape):
     head: HeadName
     position: Index
     source: PromptId
-    dose: Part = 1.0
+    dose: ForwardDose = 1.0
 
 
 AnyEdit = Annotated[
@@ -160,7 +160,7 @@ class EditPlan(Shape):
     ]
     features: Row[Index] = ()
     """Run folders of the named features, as in a request for a cell."""
-    dose: Part = 1.0
+    dose: ForwardDose = 1.0
     """Of everything; every edit's own is multiplied by it."""
     draws: DrawCount = 999
     seed: SeedNumber = 0
@@ -180,7 +180,7 @@ class PlaceAsked(Shape):
     features: Row[Index] = ()
     names: Index | None = None
     edits: Annotated[Row[AnyEdit], Field(max_length=50)] = ()
-    dose: Part = 1.0
+    dose: ForwardDose = 1.0
     other: WholeText = ""
     align: Annotated[Row[PositionPair], Field(max_length=400)] = ()
     run: Index | None = None
