@@ -172,3 +172,15 @@ def read_lines(path: str | Path, hint: str) -> list[str]:
     else:
         return [line.removesuffix("\r") for line in lines]
     raise HeadwiseError(f"{str(path)!r} cannot be read ({reason}): {hint}")
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(0.0123), duration(8.24), duration(80.4), duration(95), duration(7300)
+    ('0.012 s', '8.2 s', '80 s', '2 min', '2 h 2 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.2g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -54,7 +54,7 @@ def test_the_overview_names_every_verb_once_under_its_heading() -> None:
         "Worlds with known answers:": ["toy"],
         "The research behind it:": ["reproduce"],
         "Models:": ["models", "calibrate", "corpus", "doctor"],
-        "Beyond one machine:": ["copy"],
+        "Beyond one machine:": ["plan", "copy"],
         "Shell:": ["completion"],
         "Options of commands that load a model, before or after the command:": [
             *("--dtype", "--device", "--device-map", "--max-memory", "--offload")

@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "doctor": "check that a model is captured, edited and split exactly",
     },
     "Beyond one machine": {
+        "plan": "estimate time, memory and disk of each command for a model",
         "copy": "copy a finished run to a bucket, a server or another folder",
     },
     "Shell": {"completion": "the script that makes bash, zsh or fish complete commands"},

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from headwise.progress import Show, is_quiet
-from headwise.strings import counted, printable
+from headwise.strings import counted, duration, printable
 
 WATCHED = 0.5
 """Seconds between two lines for a program that follows the log (``HEADWISE_PROGRESS`` is set), as the app does."""
@@ -131,10 +131,7 @@ def time_text(seconds: float | None) -> str:
     """
     if seconds is None:
         return "measuring"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+    return f"{seconds:.0f} s" if seconds < 10 else duration(seconds)
 
 
 @contextmanager

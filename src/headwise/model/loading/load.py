@@ -166,6 +166,16 @@ def load(
     return model
 
 
+def read_config(name: str | Path | None = None, revision: str | None = None) -> tuple[str, Any]:
+    """A model's name and configuration, without its weights."""
+    place = place_of(name, revision)
+    given: dict[str, Any] = {} if place.revision is None else {"revision": place.revision}
+    if place.local or not hub_reachable():
+        given["local_files_only"] = True
+    with quiet_transformers():
+        return place.name, _config(place, given)
+
+
 def dtype_of(dtype: str | torch.dtype) -> torch.dtype:
     """A floating-point type by name or as itself.
 
