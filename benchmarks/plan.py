@@ -1,10 +1,11 @@
-"""`headwise plan` against what happens: time and memory of an explanation and a circuit, on three sizes of model.
+"""`headwise plan` against what happens: time and memory of commands, on models of three sizes and two lengths.
 
-    .venv/bin/python benchmarks/plan.py [TOKENS]
+    .venv/bin/python benchmarks/plan.py [MODEL TOKENS]
 
-The small trained model that the package carries, a random one of 25 million parameters, and the default model. Every
-command runs in a process of its own with one thread: processor time (the median of 5) and the peak of its memory.
-Goals: time within 30 %, memory within 15 %.
+The small trained model that the package carries, a random one of 25 million parameters, and the default model, the last
+at two lengths. Every command runs in a process of its own with one thread, on five prompts of ordinary text: the median
+of its time on the processor, and the peak of its memory. The machine is probed before and after, so that what others
+do on it meanwhile slows both alike. Goals: time within 30 %, memory within 15 %.
 """
 
 from __future__ import annotations
@@ -16,28 +17,39 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 RUNS = 5
+CASES = (("small", 16), ("random", 48), ("default", 32), ("default", 128))
+COMMANDS = ("attention", "explain", "trace", "circuits")
 
 
-def main(tokens: int) -> None:
+def main(cases: tuple[tuple[str, int], ...]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for name in (_small(), _middle(Path(folder)), "default"):
-            for command in ("explain", "trace"):
-                environment = os.environ | {"OMP_NUM_THREADS": "1"}
-                asked = [sys.executable, __file__, "one", name, command, str(tokens)]
-                done = subprocess.run(asked, env=environment, check=True, capture_output=True, text=True)
-                found = json.loads(done.stdout.splitlines()[-1])
-                print(
-                    f"{Path(name).name:10} {command:8} T = {tokens}: "
-                    f"{found['seconds']:7.3f} s, planned {found['planned_seconds']:7.3f} s "
-                    f"({found['planned_seconds'] / found['seconds'] - 1:+.0%}); bare pass {found['bare']:.3f} s, "
-                    f"planned {found['planned_bare']:.3f} s; {found['memory'] / 1e6:5.0f} MB, "
-                    f"planned {found['planned_memory'] / 1e6:5.0f} MB "
-                    f"({found['planned_memory'] / found['memory'] - 1:+.0%})",
-                    flush=True,
+        for name, tokens in cases:
+            place = {"small": _small, "random": lambda: _random(Path(folder)), "default": lambda: "default"}
+            for command in COMMANDS if name != "random" else COMMANDS[:-1]:  # it knows no answers
+                asked = [sys.executable, __file__, "one", place[name](), command, str(tokens)]
+                done = subprocess.run(
+                    asked,
+                    env=os.environ | {"OMP_NUM_THREADS": "1"},
+                    check=True,
+                    stdout=subprocess.PIPE,
+                    text=True,
                 )
+                print(_line(name, command, tokens, json.loads(done.stdout.splitlines()[-1])), flush=True)
+
+
+def _line(name: str, command: str, tokens: int, found: dict[str, float]) -> str:
+    said = [f"{name:8} {command:10} T = {tokens:4}:"]
+    for what, unit, scale in (("seconds", "s", 1.0), ("bare", "s", 1.0), ("memory", "MB", 1e-6)):
+        real, planned = found[what], found[f"planned_{what}"]
+        said.append(
+            f"{what} {real * scale:.3g} {unit}, planned {planned * scale:.3g} ({planned / real - 1:+.0%});"
+        )
+    return " ".join(said)
 
 
 def _small() -> str:
@@ -46,7 +58,7 @@ def _small() -> str:
     return str(DATA)
 
 
-def _middle(folder: Path) -> str:
+def _random(folder: Path) -> str:
     import torch
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -57,45 +69,97 @@ def _middle(folder: Path) -> str:
     return str(folder / "random")
 
 
+def _prompts(model: Any, name: str, tokens: int) -> list[str]:
+    """Five prompts of so many tokens: sentences that the small vocabulary has words for, or ordinary text."""
+    if name == "default":
+        from headwise.sinks.texts import TEXTS
+
+        whole = model.tokenizer(" ".join(TEXTS)).input_ids
+    else:
+        from headwise.toy.language import sentences
+
+        whole = model.tokenizer(" ".join(one.text for one in sentences(200, 0, "plan"))).input_ids
+    parts = [whole[start : start + tokens] for start in range(0, RUNS * tokens, tokens)]
+    return [model.tokenizer.decode(part) for part in parts]
+
+
+def _task(model: Any, name: str, folder: Path, number: int) -> Any:
+    """Four prompts with answers."""
+    from headwise.tasks.answers.make import make_answers
+
+    if name == "default":
+        return make_answers("ioi", model.tokenizer, prompts=4, seed=number)
+    from headwise.toy.language import sentences
+
+    file, some = folder / f"{number}.jsonl", {one.text: one for one in sentences(16, number, "plan")}
+    lines = [
+        {"prompt": one.text, "answer": one.answer, "wrong": one.wrong} for one in list(some.values())[:4]
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return make_answers(file, model.tokenizer)
+
+
+def _call(command: str, model: Any, name: str, folder: Path) -> Callable[[int, str], object]:
+    import headwise
+    from headwise.why.attention import strongest_heads
+
+    def circuits(number: int, prompt: str) -> object:
+        """Four prompts of a task, which are about as long for every seed."""
+        return headwise.trace_many(
+            model, _task(model, name, folder, number), out=folder / f"{time.monotonic_ns()}"
+        )
+
+    return {
+        "attention": lambda number, prompt: strongest_heads(model, prompt),
+        "explain": lambda number, prompt: headwise.explain(model, prompt),
+        "trace": lambda number, prompt: headwise.trace(model, prompt),
+        "circuits": circuits,
+    }[command]
+
+
 def one(name: str, command: str, tokens: int) -> None:
     """Measure one command in this process, and say what was planned."""
     import torch
 
     import headwise
     from headwise.model.sizes import sizes_of
-    from headwise.scale.plan import plan_work
-    from headwise.scale.probe import measured_pace
+    from headwise.planning.plan import plan_work
+    from headwise.planning.probe import measured_pace
 
     torch.set_num_threads(1)
     given = None if name == "default" else name
-    model = headwise.load(given)
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(5, min(model.vocabulary, 70), (tokens,), generator=generator).tolist()
-    call = {"explain": lambda: headwise.explain(model, ids), "trace": lambda: headwise.trace(model, ids)}[
-        command
-    ]
-    call()
-    taken, bare = [], []
-    for _ in range(RUNS):
-        start = time.process_time()
-        model.hf(torch.tensor([ids]), use_cache=False)
-        middle = time.process_time()
-        call()
-        bare.append(middle - start)
-        taken.append(time.process_time() - middle)
-    status = Path("/proc/self/status").read_text()
-    peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
     sizes = sizes_of(given)
-    pace = measured_pace(sizes, tokens)
-    planned = plan_work(sizes, pace, tokens=tokens, prompts=1, available=10**15)
-    cost = next(cost for cost in planned.costs if cost.command == command)
+    before = measured_pace(sizes)
+    model = headwise.load(given)
+    prompts = _prompts(model, name, tokens)
+    taken, bare = list[float](), list[float]()
+    with tempfile.TemporaryDirectory() as folder:
+        call = _call(command, model, name, Path(folder))
+        call(0, prompts[0])
+        for number, prompt in enumerate(prompts):
+            ids = torch.tensor([model.prompt_ids(prompt)])
+            start = time.process_time()
+            with torch.no_grad():
+                model.hf(ids, use_cache=False)
+            middle = time.process_time()
+            call(number, prompt)
+            bare.append(middle - start)
+            taken.append(time.process_time() - middle)
+    peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
+    after = measured_pace(sizes)
+    paces = (before, after)
+    if command == "circuits":  # as long as its task's prompts are
+        made = _task(model, name, Path(tempfile.gettempdir()), 0)
+        tokens = round(statistics.fmean(len(model.prompt_ids(one.prompt)) for one in made.prompts))
+    planned = [plan_work(sizes, pace, tokens=tokens, prompts=4, available=10**15) for pace in paces]
+    costs = [next(cost for cost in plan.costs if cost.command == command) for plan in planned]
     found = {
         "seconds": statistics.median(taken),
-        "planned_seconds": cost.seconds,
+        "planned_seconds": statistics.fmean(cost.seconds for cost in costs),
         "bare": statistics.median(bare),
-        "planned_bare": pace.bare(sizes, tokens),
+        "planned_bare": statistics.fmean(pace.bare(sizes, tokens) for pace in paces),
         "memory": peak,
-        "planned_memory": cost.memory,
+        "planned_memory": costs[0].memory,
     }
     print(json.dumps(found))
 
@@ -104,4 +168,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["one"]:
         one(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 48)
+        main(((sys.argv[1], int(sys.argv[2])),) if len(sys.argv) > 2 else CASES)

@@ -20,7 +20,6 @@ import typer
 import yaml
 
 import headwise
-from headwise.cli import loading
 from headwise.cli.main import VERBS
 from headwise.cli.verb import loads
 from make_reference import CLI, NUMBERS, PYTHON, attributes, cli_page, numbers_page, parts, python_page
@@ -74,7 +73,7 @@ def _check_headwise(words: list[str]) -> None:
     assert verb in VERBS, f"there is no verb {verb!r}"
     app = import_module(VERBS[verb][0]).app
     command: Any = typer.main.get_command(app)
-    known = _options(command) | (set(loading.OPTIONS) if loads(app) else set())
+    known = _options(command) | set(loads(app))
     under = getattr(command, "commands", {})
     if rest and not rest[0].startswith("-") and under:
         assert rest[0] in under, f"headwise {verb} has no command {rest[0]!r}"

@@ -36,6 +36,7 @@ ORDER: list[tuple[str, ...]] = [
     ("naming",),
     ("portraits",),
     ("toy",),
+    ("planning",),
     ("show",),
     ("research",),
     ("app",),

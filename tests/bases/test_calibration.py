@@ -14,8 +14,10 @@ from headwise.bases.calibrate import calibrate, pooled_corpus
 from headwise.bases.calibration import Calibration, store
 from headwise.corpus import Corpus
 from headwise.errors import HeadwiseError
+from headwise.model.loading.load import load
 from headwise.model.model import Model
 from headwise.toy.language import sentences
+from headwise.toy.small_lm import DATA
 
 TEXTS = tuple(dict.fromkeys(s.text for s in sentences(120, 0, "calibration")))[:60]
 CORPUS = Corpus("sentences", TEXTS, tuple("ab"[i % 4 > 1] for i in range(len(TEXTS))))
@@ -44,6 +46,19 @@ def test_it_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     assert same(whole, again)
     assert len(calls) - done < 15, "chunks that were finished are not made again"
     assert not list((tmp_path / "work").iterdir())
+
+
+def test_a_spread_model_has_the_same_moments() -> None:
+    """Layers that are on disk are measured like those in memory."""
+    spread = load(DATA, device_map="auto", max_memory={"cpu": 100_000})
+    assert "disk" in set(spread.hf.hf_device_map.values())
+    found, expected = calibrate(spread, CORPUS), calibrate(small_model(), CORPUS)
+    assert found.weight_hash == expected.weight_hash and found.texts == expected.texts
+    for name in ("cells", "query_mean", "query", "key"):
+        one, other = getattr(found.moments, name), getattr(expected.moments, name)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found.outputs, expected.outputs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.stability, expected.stability, rtol=1e-3, atol=1e-3)
 
 
 def test_a_file_comes_back_and_belongs_to_its_model(tmp_path: Path) -> None:

@@ -175,16 +175,20 @@ refused(model, {str(tmp_path / "b")!r})
 changed = headwise.load({str(DATA)!r}, check=False)
 next(changed.hf.parameters()).data[0, 0] += 1
 refused(changed, {str(tmp_path / "c")!r})
+from headwise.scale import engines
+engines.ModelSource.of = classmethod(lambda cls, model: cls(model.origin, model.weight_hash, bytes=10**15))
+refused(headwise.load({str(DATA)!r}, check=False), {str(tmp_path / "d")!r}, workers=2)
 """
     done = subprocess.run(
         [sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, timeout=250
     )
     assert done.returncode == 0, done.stderr
-    many, folder, weights = done.stdout.splitlines()
+    many, folder, weights, memory = done.stdout.splitlines()
     assert many.startswith("3 workers need as many free CPUs, and the cluster at")
     assert many.endswith("has 2: give fewer workers")
     assert "does not see the model's folder '/no/such/folder'" in folder
     assert "with the weights" in weights and "give every node the same files" in weights
+    assert memory.startswith("workers=2 would hold 2000.0 TB of weights (1000.0 TB each), and the cluster at")
     assert not list(tmp_path.iterdir())
 
 

@@ -104,7 +104,7 @@ def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
     if before[0] not in VERBS:
         return []
     app = import_module(VERBS[before[0]][0]).app
-    shared = OPTIONS | (how if loads(app) else {})
+    shared = OPTIONS | {name: how[name] for name in loads(app)}
     if joined and name in how and name in shared:
         return [(f"{name}={one}", "") for one in loading.OPTIONS[name].values if one.startswith(value)]
     command = typer.main.get_command(app)

@@ -154,9 +154,9 @@ OPTIONS: dict[str, LoadingOption] = {
 }
 
 
-def rows() -> list[tuple[str, str]]:
-    """Every option with its value, and what it does: what help prints."""
-    return [(f"{name} {option.metavar}", option.help) for name, option in OPTIONS.items()]
+def rows(names: Sequence[str] = tuple(OPTIONS)) -> list[tuple[str, str]]:
+    """Options with their values, and what each does: what help prints."""
+    return [(f"{name} {OPTIONS[name].metavar}", OPTIONS[name].help) for name in names]
 
 
 def apart(arguments: Sequence[str]) -> tuple[list[str], dict[str, str | None]]:
@@ -217,10 +217,11 @@ def asked() -> Loading:
     return _ASKED.get()
 
 
-def refuse_loading(because: str) -> None:
+def refuse_loading(because: str, but: Sequence[str] = ()) -> None:
     """Refuse these options where they would do nothing."""
-    for word in asked().words:
-        raise HeadwiseError(f"{word.partition('=')[0]} {because}: leave it out")
+    for name in (word.partition("=")[0] for word in asked().words):
+        if name not in but:
+            raise HeadwiseError(f"{name} {because}: leave it out")
 
 
 def load(name: str | Path | None, **given: Any) -> Model:

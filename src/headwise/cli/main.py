@@ -189,12 +189,11 @@ def _run_verb(arguments: list[str]) -> int:
 
 
 def _refuse_loading(name: str, app: Any) -> None:
-    """Options that say how a model is loaded, given to a verb that loads none."""
+    """Options that say how a model is loaded, given to a verb that does not take them."""
     from headwise.cli.loading import refuse_loading
     from headwise.cli.verb import loads
 
-    if not loads(app):
-        refuse_loading(f"says how a model is loaded, and is not used by `headwise {name}`")
+    refuse_loading(f"says how a model is loaded, and is not used by `headwise {name}`", but=loads(app))
 
 
 def _with_flags(message: str, app: Any) -> str:
@@ -207,7 +206,7 @@ def _with_flags(message: str, app: Any) -> str:
     from headwise.cli.flags import options, with_flags
     from headwise.cli.verb import loads
 
-    shared = {option.parameter: name for name, option in loading.OPTIONS.items()} if loads(app) else {}
+    shared = {loading.OPTIONS[name].parameter: name for name in loads(app)}
     return with_flags(message, {**shared, **options(get_command(app))})
 
 

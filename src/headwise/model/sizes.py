@@ -11,10 +11,21 @@ import torch
 
 from headwise.errors import HeadwiseError
 from headwise.model.architectures import architecture_of
+from headwise.model.loading.catalogue import DEFAULT
 from headwise.model.loading.load import dtype_of, read_config
 from headwise.model.loading.quiet import quiet_transformers
 
 PUBLISHED: Mapping[str, Mapping[str, Any]] = {
+    DEFAULT: {
+        "model_type": "llama",
+        "hidden_size": 576,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "intermediate_size": 1536,
+        "vocab_size": 49152,
+        "tie_word_embeddings": True,
+    },
     "gpt2": {"model_type": "gpt2"},
     "EleutherAI/pythia-160m": {
         "model_type": "gpt_neox",
@@ -65,7 +76,7 @@ PUBLISHED: Mapping[str, Mapping[str, Any]] = {
         "vocab_size": 128256,
     },
 }
-"""ModelSizes of models that are often asked for, as their configurations publish them, so that no hub is asked."""
+"""What the configurations of often asked-for models publish, so that no hub need be asked for their sizes."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +98,16 @@ class ModelSizes:
     vocabulary: int
     """Tokens it knows."""
     layer_parameters: int
-    """Numbers in one layer's weights."""
+    """Numbers in the weights of all layers."""
+
+    def attention_flops(self, tokens: int) -> float:
+        """Operations of a pass inside attention: queries with keys, and weights with values."""
+        return 4.0 * tokens * tokens * self.layers * self.heads * self.d_head
 
     def flops(self, tokens: int) -> float:
         """Multiplications and additions of one bare pass over a prompt: weights, attention, and the answer's scores."""
-        attention = 4 * tokens * self.heads * self.d_head
-        return tokens * (
-            self.layers * (2 * self.layer_parameters + attention) + 2 * self.d_model * self.vocabulary
-        )
+        products = 2.0 * tokens * (self.layer_parameters + self.d_model * self.vocabulary)
+        return products + self.attention_flops(tokens)
 
     def bytes_in(self, dtype: str) -> int:
         """Bytes of the weights in a precision."""
@@ -102,13 +115,17 @@ class ModelSizes:
 
 
 def sizes_of(name: str | Path | None = None) -> ModelSizes:
-    """The sizes of a model: one that is written down here, or of the configuration that ``name`` leads to."""
+    """The sizes of a model: one that is written down here, or of the configuration that ``name`` leads to.
+
+    ``name`` is all that ``headwise.load`` takes, or a ``config.json`` alone; of a hub model nothing else is fetched.
+    """
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    shown = DEFAULT if name is None else str(name)
     with quiet_transformers():
-        if name is not None and str(name) in PUBLISHED and not Path(str(name)).exists():
-            given = dict(PUBLISHED[str(name)])
-            shown, config = str(name), AutoConfig.for_model(given.pop("model_type"), **given)
+        if shown in PUBLISHED and not isinstance(name, Path):
+            given = dict(PUBLISHED[shown])
+            config = AutoConfig.for_model(given.pop("model_type"), **given)
         else:
             shown, config = read_config(name)
         family = architecture_of(config)
@@ -129,5 +146,5 @@ def sizes_of(name: str | Path | None = None) -> ModelSizes:
         d_model=d_model,
         d_head=int(getattr(text, "head_dim", None) or d_model // heads),
         vocabulary=int(text.vocab_size),
-        layer_parameters=sum(one.numel() for one in layers[0].parameters()),
+        layer_parameters=sum(one.numel() for layer in layers for one in layer.parameters()),
     )

@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
@@ -30,6 +30,7 @@ from headwise.progress import Tick, remark
 from headwise.scale.cluster import RayCluster, cores
 from headwise.scale.disk import Interrupted
 from headwise.scale.engines import AHEAD, Item, Job, Made, ModelSource, loaded, made_bytes
+from headwise.scale.machine import refuse_too_many, room_for
 from headwise.scale.nodes import joined, refuse_unlike
 from headwise.scale.work import Chunk, Keeper
 from headwise.strings import counted
@@ -82,7 +83,7 @@ class Actors:
     def __init__(self, source: ModelSource, cluster: RayCluster, *, on_gpu: bool = False) -> None:
         # Ray shows every actor its own GPU as the only one.
         here = {"device": "cuda"} if on_gpu and source.origin["device"] else {}
-        self.source = ModelSource({**source.origin, **here}, source.weight_hash)
+        self.source = replace(source, origin={**source.origin, **here})
         self.cluster, self.on_gpu = cluster, on_gpu
         self.made_by: Counter[str] = Counter()
         """How many items each node has made, by its address."""
@@ -165,8 +166,8 @@ class Actors:
             return
         self._is_open = True
         self._open.enter_context(joined(self.cluster, self.cluster.workers or cores()))
-        refuse_unlike(self.source.origin)
-        self._wanted, self._replaced = self._how_many(), 0
+        left = refuse_unlike(self.source.origin)
+        self._wanted, self._replaced = self._how_many(left), 0
         for _ in range(self._wanted):
             self._start()
         self._alone_since = self._said = time.monotonic()
@@ -188,18 +189,21 @@ class Actors:
         if lost:
             remark(f"{counted(lost, 'worker')} ended while loading the model: going on with the others")
 
-    def _how_many(self) -> int:
+    def _how_many(self, left: Sequence[int]) -> int:
+        """As many workers as were asked for, if processors and the memory ``left`` on each node suffice; or as many as
+        they suffice for."""
         kind = "GPU" if self.on_gpu else "CPU"
         free = int(ray.available_resources().get(kind, 0))
+        where = "this machine" if self.cluster.address is None else f"the cluster at {self.cluster.address!r}"
         if free < (self.cluster.workers or 1):
-            where = (
-                "this machine" if self.cluster.address is None else f"the cluster at {self.cluster.address!r}"
-            )
             raise HeadwiseError(
                 f"{counted(self.cluster.workers or 1, 'worker')} need as many free {kind}s, and {where} has {free}: "
                 + ("give fewer workers" if free else "wait until some are free, or add a node")
             )
-        return self.cluster.workers or free
+        need = self.source.bytes
+        wanted = self.cluster.workers or max(1, min(free, room_for(need, left) if need else free))
+        refuse_too_many(wanted, need, left, where)
+        return wanted
 
     def _start(self) -> None:
         options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0, "scheduling_strategy": "SPREAD"}

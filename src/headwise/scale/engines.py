@@ -23,6 +23,7 @@ from headwise.errors import HeadwiseError
 from headwise.progress import Tick
 from headwise.scale.cluster import RayCluster, WorkSharing, refuse_unreachable
 from headwise.scale.disk import Interrupted
+from headwise.scale.machine import memory_left, refuse_too_many
 from headwise.scale.work import Chunk, Keeper
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class ModelSource:
 
     origin: Mapping[str, Any]
     weight_hash: str
+    bytes: int = 0
+    """What its weights take of a worker's main memory."""
 
     @classmethod
     def of(cls, model: Model) -> ModelSource:
@@ -109,7 +112,8 @@ class ModelSource:
                 f"the model {model.name!r} was not loaded by headwise.load, so other processes cannot load it: "
                 "use workers=1"
             )
-        return cls(model.origin, model.weight_hash)
+        weights = (one for one in model.hf.parameters() if one.device.type == "cpu")
+        return cls(model.origin, model.weight_hash, sum(one.nbytes for one in weights))
 
 
 class Processes:
@@ -176,7 +180,11 @@ def engine_for(model: Model, workers: WorkSharing = 1) -> Engine:
         return Actors(ModelSource.of(model), workers, on_gpu=model.device.type == "cuda")
     if workers < 1:
         raise HeadwiseError(f"workers={workers} cannot do anything: give 1 or more")
-    return ThisProcess(model) if workers == 1 else Processes(ModelSource.of(model), workers)
+    if workers == 1:
+        return ThisProcess(model)
+    source = ModelSource.of(model)
+    refuse_too_many(workers, source.bytes, [memory_left()])
+    return Processes(source, workers)
 
 
 _loaded: Model | None = None

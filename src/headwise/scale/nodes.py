@@ -136,10 +136,14 @@ def _refused(address: str, said: str) -> HeadwiseError:
 # --- are all nodes alike? ------------------------------------------------------------------------------------------
 
 
-def refuse_unlike(origin: Mapping[str, Any]) -> None:
-    """Refuse nodes with other versions or without the model's folder: what they made would not be the same bytes."""
-    here = versions()
+def refuse_unlike(origin: Mapping[str, Any]) -> list[int]:
+    """Refuse nodes with other versions or without the model's folder: what they made would not be the same bytes.
+
+    Gives the bytes of memory that each of them has left.
+    """
+    here, left = versions(), list[int]()
     for node, found in _asked_of_nodes(str(origin["name"] or "")):
+        left.append(found["memory"])
         for package in COMPARED:
             there = found["versions"].get(package, "not installed")
             if there != here[package]:
@@ -157,6 +161,7 @@ def refuse_unlike(origin: Mapping[str, Any]) -> None:
                 f"the node {node} does not see the model's folder {str(origin['name'])!r}: put it on a path that "
                 "every node shares, or name a model of the hub"
             )
+    return left
 
 
 def versions() -> dict[str, str]:
@@ -199,7 +204,9 @@ def _looker() -> Callable[[str, str | None], dict[str, Any]]:
     """A function that looks around on its machine. Made in here, it travels whole: a node may lack headwise."""
 
     def look(model: str, folder: str | None) -> dict[str, Any]:
+        import contextlib
         import hashlib
+        import os
         import platform
         from importlib import metadata, util
         from pathlib import Path
@@ -224,6 +231,10 @@ def _looker() -> Callable[[str, str | None], dict[str, Any]]:
             for file in sorted(Path(place).rglob("*.py")):
                 digest.update(str(file.relative_to(place)).encode() + file.read_bytes())
             code = digest.hexdigest()
-        return {"versions": found, "code": code, "sees": Path(model).exists()}
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        with contextlib.suppress(OSError, StopIteration):  # not Linux
+            lines = Path("/proc/meminfo").read_text().splitlines()
+            memory = int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) * 1024
+        return {"versions": found, "code": code, "sees": Path(model).exists(), "memory": memory}
 
     return look

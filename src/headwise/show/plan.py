@@ -24,12 +24,12 @@ def plan_table(document: Mapping[str, Any]) -> RenderableType:
     rows = [
         [
             one["command"],
-            str(one["prompts"]),
+            f"{one['prompts']:,} × {one['tokens']:,}",
             duration(one["seconds"]),
-            size_text(one["memory"]),
+            size_text(one["memory"]) + ("" if one["fits"] else ", too much"),
             size_text(one["disk"]) if one["disk"] else "—",
         ]
         for one in document["commands"]
     ]
-    columns = ["command", "prompts", "time", "memory", "disk"]
+    columns = ["command", "prompts × tokens", "time", "memory", "disk"]
     return Group(Text(head), Text(), table(columns, rows), Text("planned, not run"))

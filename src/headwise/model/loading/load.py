@@ -19,6 +19,7 @@ from headwise.model.loading.half import refuse_if_deadly
 from headwise.model.loading.place import ModelPlace, find_file, hub_reachable, place_of
 from headwise.model.loading.quiet import quiet_transformers
 from headwise.model.loading.trouble import first_line, one_line, pickled_only, runnable
+from headwise.strings import shortened
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -167,8 +168,16 @@ def load(
 
 
 def read_config(name: str | Path | None = None, revision: str | None = None) -> tuple[str, Any]:
-    """A model's name and configuration, without its weights."""
-    place = place_of(name, revision)
+    """A model's name and configuration, without its weights; ``name`` may be a configuration's file, too."""
+    file = Path(str(name)).expanduser()
+    if name is not None and file.suffix == ".json":
+        if not file.is_file():
+            raise HeadwiseError(f"there is no file {shortened(str(name))!r}: give a model's config.json")
+        called = file.absolute().parent.name if file.name == folder.CONFIG else file.stem
+        folder.refuse_absurd_config(file, called)
+        place = ModelPlace(called, str(file), source=str(file.absolute()))
+    else:
+        place = place_of(name, revision)
     given: dict[str, Any] = {} if place.revision is None else {"revision": place.revision}
     if place.local or not hub_reachable():
         given["local_files_only"] = True

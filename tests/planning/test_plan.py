@@ -1,0 +1,186 @@
+"""Plans: sizes from configurations alone, and costs that follow from them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from toy_answers import small_model
+
+from headwise.cli.main import VERBS, main
+from headwise.errors import HeadwiseError
+from headwise.model.loading import load as loading
+from headwise.model.sizes import PUBLISHED, sizes_of
+from headwise.planning import probe
+from headwise.planning.plan import PROCESS, CommandCost, WorkPlan, plan_work
+from headwise.planning.probe import MachinePace, described_pace, measured_pace
+from headwise.planning.work import WORK
+from headwise.scale.machine import memory_here
+from headwise.toy.small_lm import DATA
+
+PACE = MachinePace(products=((8, 1e9), (512, 1e10)), attention=1e10, layer=1e-3, call=1e-5)
+PARAMETERS = {
+    "smollm2": 134_515_008,
+    "gpt2": 124_439_808,
+    "EleutherAI/pythia-160m": 162_322_944,
+    "google/gemma-2-2b": 2_614_341_888,
+    "Qwen/Qwen3-4B": 4_022_468_096,
+    "meta-llama/Llama-3.1-8B": 8_030_261_248,
+    "meta-llama/Llama-3.1-70B": 70_553_706_496,
+}
+
+
+@pytest.fixture
+def paced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "measured_pace", lambda sizes: PACE)
+
+
+def by_command(plan: WorkPlan) -> dict[str, CommandCost]:
+    return {cost.command: cost for cost in plan.costs}
+
+
+def test_a_published_model_has_its_published_number_of_parameters() -> None:
+    assert {name: sizes_of(name).parameters for name in PUBLISHED} == PARAMETERS
+    assert sizes_of() == sizes_of("smollm2")
+
+
+def test_a_configuration_tells_the_sizes_of_the_loaded_model(tmp_path: Path) -> None:
+    model, sizes = small_model(), sizes_of(DATA)
+    assert sizes.parameters == sum(one.numel() for one in model.hf.parameters())
+    assert (sizes.layers, sizes.heads, sizes.d_head) == (model.n_layers, model.n_heads, model.d_head)
+    assert sizes.vocabulary == model.vocabulary
+    # A configuration alone is enough, by whatever name.
+    for name in ("config.json", "mine.json"):
+        file = tmp_path / name
+        file.write_bytes((DATA / "config.json").read_bytes())
+        assert replace(sizes_of(file), name=sizes.name) == sizes
+    assert sizes_of(file).name == "mine"
+
+
+def test_only_the_configuration_of_a_hub_model_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def find(place: loading.ModelPlace, file: str, given: object) -> Path:
+        asked.append((place.where, file))
+        return DATA / file
+
+    from transformers import AutoConfig
+
+    read = AutoConfig.from_pretrained
+    monkeypatch.setattr(loading, "find_file", find)
+    monkeypatch.setattr(loading, "hub_reachable", lambda: False)
+    monkeypatch.setattr(AutoConfig, "from_pretrained", lambda where, **given: read(DATA))
+    assert replace(sizes_of("owner/name"), name="") == replace(sizes_of(DATA), name="")
+    assert asked[0] == ("owner/name", "config.json") and {file for _, file in asked} == {"config.json"}
+
+
+def test_operations_are_those_that_torch_counts() -> None:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, tokens = small_model(), 24
+    with torch.no_grad(), FlopCounterMode(display=False) as counted:
+        model.hf(torch.zeros(1, tokens, dtype=torch.long), use_cache=False)
+    assert sizes_of(DATA).flops(tokens) == pytest.approx(counted.get_total_flops(), rel=0.05)
+
+
+def test_costs_follow_from_the_sizes() -> None:
+    sizes = sizes_of("meta-llama/Llama-3.1-8B")
+    # Twice the parameters that multiply, for every token; the table of tokens does not.
+    products = 2 * (sizes.parameters - sizes.vocabulary * sizes.d_model)
+    assert sizes.flops(1) == pytest.approx(products, rel=0.001)
+    one = by_command(plan_work(sizes, PACE, prompts=100, available=10**12))
+    ten = by_command(plan_work(sizes, PACE, prompts=1000, available=10**12))
+    for work in WORK:
+        few, many = one[work.command], ten[work.command]
+        assert many.seconds == pytest.approx((10 if work.asked else 1) * few.seconds)
+        assert many.memory == few.memory
+        assert few.tokens == (work.tokens or 32)
+    assert ten["circuits"].disk == pytest.approx(10 * one["circuits"].disk, abs=10)
+    half = by_command(plan_work(sizes, PACE, prompts=100, available=10**12, dtype="bfloat16"))
+    assert one["explain"].memory - half["explain"].memory == 2 * sizes.parameters
+    # A machine that does nothing but small calls, and one whose small calls cost nothing.
+    still = replace(PACE, call=0.0, layer=0.0)
+    explained = next(work for work in WORK if work.command == "explain")
+    free = by_command(plan_work(sizes, still, available=10**12))["explain"].seconds
+    assert free == pytest.approx(explained.passes * still.bare(sizes, 32))
+    assert one["explain"].seconds - free == pytest.approx(
+        explained.passes * sizes.layers * PACE.layer + explained.calls_in(sizes, 32) * PACE.call
+    )
+
+
+def test_prompts_that_share_a_pass_share_its_calls() -> None:
+    sizes = replace(sizes_of(DATA), layers=10)
+    flat = MachinePace(((1, 1e10),), 1e10, layer=1.0, call=0.0)
+    assert flat.bare(sizes, 16) - flat.bare(sizes, 16, 10) == pytest.approx(10 * 0.9)
+    assert PACE.rate(4) == 5e8 and PACE.rate(8) == 1e9 and PACE.rate(10**6) == 1e10
+    assert PACE.rate(64) == pytest.approx(10**9.5)
+
+
+def test_every_command_of_a_plan_exists() -> None:
+    assert {work.command.split()[0] for work in WORK} <= set(VERBS)
+    assert len({work.command for work in WORK}) == len(WORK)
+
+
+@pytest.mark.usefixtures("paced")
+def test_too_little_memory_is_one_line_after_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["plan", "--model", "meta-llama/Llama-3.1-70B", "--gpu-memory", "80", "--json", "-q"]
+    assert main(asked) == 2
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["commands"][0]["command"] == "attention" and not document["commands"][0]["fits"]
+    assert printed.err.count("\n") == 1
+    assert "'meta-llama/Llama-3.1-70B' needs about 282.7 GB of memory in float32" in printed.err
+    assert "there are 80.0 GB" in printed.err
+    assert main([*asked[:-1], "--dtype", "bfloat16", "--gpu-memory", "160"]) == 0
+    assert json.loads(capsys.readouterr().out)["weights"] == 2 * PARAMETERS["meta-llama/Llama-3.1-70B"]
+
+
+@pytest.mark.usefixtures("paced")
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (["--model", "./nowhere"], "there is no file or folder './nowhere'"),
+        (["--model", "nowhere.json"], "there is no file 'nowhere.json': give a model's config.json"),
+        (["--model", "no body/nothing"], "is neither a file or folder nor a hub id"),
+        (["--tokens", "0"], "--tokens"),
+        (["--flops", "fast"], "--flops"),
+        (["--device", "cpu"], "--device says how a model is loaded, and is not used by `headwise plan`"),
+    ],
+)
+def test_bad_input_is_one_line(given: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", *given]) == 2
+    printed = capsys.readouterr()
+    assert line in printed.err and printed.err.count("\n") == 1 and not printed.out
+
+
+@pytest.mark.usefixtures("paced")
+def test_a_model_that_nobody_has_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(loading, "hub_reachable", lambda: False)
+    assert main(["plan", "--model", "no-body/no-model"]) == 2
+    printed = capsys.readouterr()
+    assert "no-body/no-model" in printed.err and printed.err.count("\n") == 1 and not printed.out
+
+
+def test_the_pace_of_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "SECONDS", 0.0)
+    sizes = sizes_of(DATA)
+    pace = measured_pace(sizes)
+    assert min(rate for _, rate in pace.products) > 1e7 and pace.attention > 1e7
+    assert 1e-7 < pace.call < 1e-3 and 1e-5 < pace.layer < 1
+    assert pace.bare(replace(sizes, layers=2 * sizes.layers), 16) > 1.5 * pace.bare(sizes, 16)
+    # Another machine has its own products, and pays for small calls all the same.
+    other = described_pace(1e14, pace)
+    assert (other.call, other.layer, other.rate(3)) == (pace.call, pace.layer, 1e14)
+    assert memory_here() > PROCESS
+
+
+@pytest.mark.parametrize("given", [{"tokens": 0}, {"prompts": 0}])
+def test_nothing_to_plan_is_refused(given: dict[str, int]) -> None:
+    ((name, _),) = given.items()
+    with pytest.raises(HeadwiseError, match=f"{name}=0 leaves nothing to plan"):
+        plan_work(sizes_of(DATA), PACE, available=1, **given)
