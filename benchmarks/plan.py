@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/plan.py [MODEL TOKENS]
 
 The small trained model that the package carries, a random one of 25 million parameters, and the default model, the last
-at two lengths. Every command runs in a process of its own with one thread, on five prompts of ordinary text: the median
-of its time on the processor, and the peak of its memory. The machine is probed before and after, so that what others
-do on it meanwhile slows both alike. Goals: time within 30 %, memory within 15 %.
+at two lengths. Each has a process of its own with one thread, and every command runs on five prompts of ordinary text:
+the median of its time on the processor, and the peak of its memory. The machine is probed before and after, so that
+what others do on it meanwhile slows both alike. Goals: time within 30 %, memory within 15 %.
 """
 
 from __future__ import annotations
@@ -28,22 +28,14 @@ COMMANDS = ("attention", "explain", "trace", "circuits")
 
 def main(cases: tuple[tuple[str, int], ...]) -> None:
     with tempfile.TemporaryDirectory() as folder:
+        place = {"small": _small, "random": lambda: _random(Path(folder)), "default": lambda: "default"}
         for name, tokens in cases:
-            place = {"small": _small, "random": lambda: _random(Path(folder)), "default": lambda: "default"}
-            for command in COMMANDS if name != "random" else COMMANDS[:-1]:  # it knows no answers
-                asked = [sys.executable, __file__, "one", place[name](), command, str(tokens)]
-                done = subprocess.run(
-                    asked,
-                    env=os.environ | {"OMP_NUM_THREADS": "1"},
-                    check=True,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-                print(_line(name, command, tokens, json.loads(done.stdout.splitlines()[-1])), flush=True)
+            asked = [sys.executable, __file__, "one", place[name](), str(tokens)]
+            subprocess.run(asked, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
 
 
 def _line(name: str, command: str, tokens: int, found: dict[str, float]) -> str:
-    said = [f"{name:8} {command:10} T = {tokens:4}:"]
+    said = [f"{Path(name).name:8} {command:10} T = {tokens:4}:"]
     for what, unit, scale in (("seconds", "s", 1.0), ("bare", "s", 1.0), ("memory", "MB", 1e-6)):
         real, planned = found[what], found[f"planned_{what}"]
         said.append(
@@ -117,8 +109,8 @@ def _call(command: str, model: Any, name: str, folder: Path) -> Callable[[int, s
     }[command]
 
 
-def one(name: str, command: str, tokens: int) -> None:
-    """Measure one command in this process, and say what was planned."""
+def one(name: str, tokens: int) -> None:
+    """Measure the commands in this process, and say what was planned."""
     import torch
 
     import headwise
@@ -128,44 +120,51 @@ def one(name: str, command: str, tokens: int) -> None:
 
     torch.set_num_threads(1)
     given = None if name == "default" else name
-    sizes = sizes_of(given)
-    before = measured_pace(sizes)
-    model = headwise.load(given)
-    prompts = _prompts(model, name, tokens)
-    taken, bare = list[float](), list[float]()
+    sizes, model = sizes_of(given), headwise.load(given)
     with tempfile.TemporaryDirectory() as folder:
-        call = _call(command, model, name, Path(folder))
-        call(0, prompts[0])
-        for number, prompt in enumerate(prompts):
-            ids = torch.tensor([model.prompt_ids(prompt)])
-            start = time.process_time()
-            with torch.no_grad():
-                model.hf(ids, use_cache=False)
-            middle = time.process_time()
-            call(number, prompt)
-            bare.append(middle - start)
-            taken.append(time.process_time() - middle)
+        for command in COMMANDS if Path(name).name != "random" else COMMANDS[:-1]:  # it knows no answers
+            before = measured_pace(sizes)
+            found = _measured(model, _call(command, model, name, Path(folder)), _prompts(model, name, tokens))
+            length = tokens if command != "circuits" else _length(model, _task(model, name, Path(folder), 0))
+            paces = (before, measured_pace(sizes))
+            plans = [
+                plan_work(sizes, pace, tokens=length, prompts=4, available=10**15).costs for pace in paces
+            ]
+            costs = [cost for plan in plans for cost in plan if cost.command == command]
+            found |= {
+                "planned_seconds": statistics.fmean(cost.seconds for cost in costs),
+                "planned_bare": statistics.fmean(pace.bare(sizes, tokens) for pace in paces),
+                "planned_memory": costs[0].memory,
+            }
+            print(_line(name, command, length, found), flush=True)
+
+
+def _length(model: Any, task: Any) -> int:
+    return round(statistics.fmean(len(model.prompt_ids(one.prompt)) for one in task.prompts))
+
+
+def _measured(model: Any, call: Callable[[int, str], object], prompts: list[str]) -> dict[str, float]:
+    """Medians of the command's time and of a bare pass in turn, and the peak of memory."""
+    import torch
+
+    taken, bare = list[float](), list[float]()
+    call(0, prompts[0])
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is that of what follows
+    for number, prompt in enumerate(prompts):
+        ids = torch.tensor([model.prompt_ids(prompt)])
+        start = time.process_time()
+        with torch.no_grad():
+            model.hf(ids, use_cache=False)
+        middle = time.process_time()
+        call(number, prompt)
+        bare.append(middle - start)
+        taken.append(time.process_time() - middle)
     peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
-    after = measured_pace(sizes)
-    paces = (before, after)
-    if command == "circuits":  # as long as its task's prompts are
-        made = _task(model, name, Path(tempfile.gettempdir()), 0)
-        tokens = round(statistics.fmean(len(model.prompt_ids(one.prompt)) for one in made.prompts))
-    planned = [plan_work(sizes, pace, tokens=tokens, prompts=4, available=10**15) for pace in paces]
-    costs = [next(cost for cost in plan.costs if cost.command == command) for plan in planned]
-    found = {
-        "seconds": statistics.median(taken),
-        "planned_seconds": statistics.fmean(cost.seconds for cost in costs),
-        "bare": statistics.median(bare),
-        "planned_bare": statistics.fmean(pace.bare(sizes, tokens) for pace in paces),
-        "memory": peak,
-        "planned_memory": costs[0].memory,
-    }
-    print(json.dumps(found))
+    return {"seconds": statistics.median(taken), "bare": statistics.median(bare), "memory": peak}
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["one"]:
-        one(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        one(sys.argv[2], int(sys.argv[3]))
     else:
         main(((sys.argv[1], int(sys.argv[2])),) if len(sys.argv) > 2 else CASES)

@@ -13,8 +13,10 @@ from headwise.planning.work import WORK, CommandWork
 from headwise.scale.disk import size_text
 from headwise.survey.collect import BYTES_PER_HEAD_TOKEN, BYTES_PER_PROMPT
 
-PROCESS = 450 * 10**6
+PROCESS = 480 * 10**6
 """Bytes of a process that has imported torch, transformers and headwise, and has loaded nothing."""
+TABLES = 50 * 10**6
+"""Bytes of what writes tables, once it is imported."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ def plan_work(
         length = one.tokens or tokens
         together = min(count, one.together)
         each = one.passes * pace.bare(sizes, length, together) + one.calls_in(sizes, length) * pace.call
-        memory = PROCESS + sizes.bytes_in(dtype) + _held(sizes, length, min(count, one.held), together)
+        memory = PROCESS + (TABLES if one.kept == "circuits" else 0)
+        memory += sizes.bytes_in(dtype) + _held(sizes, length, min(count, one.held), together)
         costs.append(
             CommandCost(
                 command=one.command,

@@ -82,22 +82,23 @@ WORK: tuple[CommandWork, ...] = (
     ),
     # Two families, 40 prompts of each: taken apart, and twelve edited passes with the signals of either.
     CommandWork("families", 80, passes=14.0, calls=4000, calls_per_layer=100),
-    CommandWork("sinks", 60, passes=10.0, calls=3000, calls_per_layer=1000, together=8, held=8),
-    CommandWork("sparsity", 60, passes=5.0, calls=1300, calls_per_layer=1780, held=8, asked=True),
+    CommandWork("sinks", 60, passes=20.0, calls=3000, calls_per_layer=1000, together=8, held=8),
+    CommandWork("sparsity", 60, passes=5.0, calls=1300, calls_per_layer=1780, held=16, asked=True),
     # A capture of every text, and 16 cells explained per head.
     CommandWork("head", 120, passes=1.4, calls=1800, calls_per_layer=10, tokens=TEXT, together=16),
     CommandWork(
         "head --all", 400, passes=2.0, calls=1000, calls_per_head=150, tokens=TEXT, together=16, held=4
     ),
+    # The passes, and then the channels of all heads in halves and kinds of the texts.
     CommandWork(
         "calibrate",
         240,
-        passes=1.0,
+        passes=1.25,
         calls=0,
         calls_per_layer=5,
         tokens=TEXT,
         together=16,
-        held=0,
+        held=12,
         kept="moments",
     ),
 )
