@@ -9,7 +9,6 @@ Tables are kept in docs/results/data/reproduced-WORK-MODEL.json; a test holds th
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,12 @@ what no null has been measured for.
 
 
 def keep(run: Path) -> None:
-    """Copy a run's table to where the page is made from."""
+    """Keep a run's table where the page is made from; its folder may have been anywhere."""
     document = json.loads((run / FILE).read_text(encoding="utf-8"))
-    shutil.copyfile(run / FILE, DATA / f"reproduced-{document['work']}-{document['model']}.json")
+    for part in document["parts"]:
+        part["commands"] = [said.replace(str(run), f"runs/{document['work']}") for said in part["commands"]]
+    kept = DATA / f"reproduced-{document['work']}-{document['model']}.json"
+    kept.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def reproduced_page() -> str:

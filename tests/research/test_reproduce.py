@@ -27,6 +27,8 @@ from headwise.research.reproduce import PARTS, Missing, reproduce, study_words
 from headwise.research.studies import STUDIES
 from headwise.show.kit.report import Figure, Report, Section, figures_in
 from headwise.toy.small_lm import DATA
+from make_reproduced import PAGE as RESULTS
+from make_reproduced import reproduced_page
 from make_research import EQUATIONS, PAGE, research_page
 
 WORKS: tuple[Work, ...] = ("paper", "talk")
@@ -72,6 +74,10 @@ def test_no_figure_and_no_equation_of_the_paper_is_forgotten() -> None:
     numbers = {int(one) for numbers, *_ in EQUATIONS for one in numbers.split(", ")}
     assert numbers == set(range(1, 16))
     assert PAGE.read_text(encoding="utf-8") == research_page(), "run: python tools/make_research.py"
+
+
+def test_the_page_of_results_is_what_runs_wrote() -> None:
+    assert RESULTS.read_text(encoding="utf-8") == reproduced_page(), "run: python tools/make_reproduced.py"
 
 
 @pytest.mark.parametrize(
