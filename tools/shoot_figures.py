@@ -22,14 +22,17 @@ def main(report: Path, wanted: dict[str, str]) -> None:
         page.goto(report.resolve().as_uri())
         # A figure is drawn once it is in sight, and folded parts are not.
         page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-        figures = page.locator("figure")
+        page.evaluate("document.querySelectorAll('button').forEach(one => one.hidden = true)")
+        figures, left = page.locator("figure"), dict(wanted)
         for number in range(figures.count()):
             one = figures.nth(number)
             caption = one.locator("figcaption").inner_text() if one.locator("figcaption").count() else ""
-            names = [name for name, start in wanted.items() if caption.startswith(start)]
+            # Of several with one caption the first is meant.
+            name = next((name for name, start in left.items() if caption.startswith(start)), None)
             if not wanted:
                 print(caption[:150])
-            for name in names:
+            if name is not None:
+                del left[name]
                 one.scroll_into_view_if_needed()
                 one.locator(".main-svg, canvas, svg").first.wait_for(timeout=20_000)
                 page.wait_for_timeout(800)
