@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
@@ -10,10 +11,13 @@ from long_prompts import rows_at_a_time
 from tiny import prompts_of, tiny
 from tiny_circuits import largest_circuit
 
+from headwise.circuits.counterfactual import outcomes
 from headwise.circuits.faithfulness import _ablation, _matched, _random_like, faithfulness
 from headwise.circuits.interventions import choose_edges, intervene
+from headwise.circuits.resampling import OtherFirings, reordered, resample
 from headwise.errors import HeadwiseError
-from headwise.model.edits import AddToStream
+from headwise.model.edits import AddToStream, SetOutput
+from headwise.model.outputs import head_outputs
 from headwise.types import Cell, Head
 
 
@@ -89,7 +93,60 @@ def test_ablating_nothing_changes_nothing_and_ablating_all_equals_uniform_values
     worse = sum(one <= got.inside_ablated for one in got.matched_inside_ablated)
     if got.clean >= 0:
         assert got.necessary.p == (1 + worse) / 4
-    assert not got.necessary.supported and not got.sufficient.supported  # three draws say nothing
+    kept = sum(one >= got.resampled_outside for one in got.matched_resampled_outside)
+    if got.clean >= 0:
+        assert got.sufficient.p == (1 + kept) / 4
+    # three draws say nothing
+    assert not any(one.supported for one in (got.necessary, got.sufficient, got.sufficient_by_means))
+
+
+def test_a_firing_that_is_resampled_carries_what_it_carries_in_the_other_prompt(variant: str) -> None:
+    """With all outside nothing taken over, the heads write what they write there; from the same prompt, what they
+    wrote anyway; and some firings of a head change its output by the difference of what they carry."""
+    model = tiny(variant, torch.float64)
+    circuit = largest_circuit(model)
+    ids, answer = list(circuit.token_ids), circuit.answer_ids
+    (instead,) = reordered(ids, 1, 0)
+    last, none = model.n_layers - 1, frozenset[Cell]()
+    queries = [len(ids) - 1]
+    same, other = (OtherFirings.of(model, one, queries) for one in (ids, instead))
+    cells = frozenset({Cell(Head(last, 0), len(ids) - 1, 1), Cell(Head(last, 1), len(ids) - 1, 0)})
+    here, there = (head_outputs(model, one, [f"L{last}H0", f"L{last}H1"])[0] for one in (ids, instead))
+    own, whole, inside, outside = outcomes(
+        model,
+        ids,
+        [
+            [],
+            [resample(none, same, outside=True)],
+            [resample(cells, other, outside=False)],
+            [resample(cells, same, outside=True)],
+        ],
+        answer,
+    )
+    assert whole.lead == pytest.approx(own.lead, abs=1e-8) == outside.lead
+    edits = []
+    for head, _, key in sorted(cells):
+        carried = [
+            one.rows[last, queries[0]][head.index, key] * one.values[last][0, head.index, key]
+            for one in (same, other)
+        ]
+        value = here[head].clone()
+        value[-1] += carried[1] - carried[0]
+        edits.append(SetOutput(head=head, value=value))
+    (patched,) = outcomes(model, ids, [edits], answer)
+    assert inside.lead == pytest.approx(patched.lead, abs=1e-8)
+    assert not torch.allclose(here[Head(last, 0)], there[Head(last, 0)])
+
+
+def test_prompts_of_another_length_give_no_messages() -> None:
+    model = tiny("llama")
+    circuit = largest_circuit(model)
+    for others, said in (
+        ([[1, 2]], "others[0] has 2 tokens and the circuit's prompt"),
+        ([], "leaves no prompt to take messages over from"),
+    ):
+        with pytest.raises(HeadwiseError, match=re.escape(said)):
+            faithfulness(model, circuit, others=others, draws=1)
 
 
 INSIDE = frozenset({Cell(Head(1, 2), 5, 3), Cell(Head(1, 0), 5, 1), Cell(Head(2, 3), 2, 2)})

@@ -2,16 +2,19 @@
 
 What is ablated are firings. A firing (head, query d, key j) that is ablated still attends, but what it carries,
 A_dj · v_j, is replaced by A_dj times the mean value over the keys the row sees: the head's message is gone, its usual
-write stays. MLPs and embeddings are left in place and react to what reaches them. The null are matched circuits: for
-each firing another of the same layer and query position with about the same attention, for a firing that attends to
-nothing carries nothing. Random circuits of the same size, whatever their attention, are beside them as in the
-literature. Firings that only an account of an MLP leads to are not part of what is tested.
+write stays. MLPs and embeddings are left in place and react to what reaches them. *Necessary*: without the circuit's
+firings more of the answer is lost than without matched ones. *Sufficient*: with everything outside taken over from
+other prompts (:mod:`headwise.circuits.resampling`) the circuit keeps more of it than a matched one does. Everything
+outside at its mean, as in the literature, leaves the model where it has never been; that is beside it. The null are
+matched circuits: for each firing another of the same layer and query position with about the same attention, for a
+firing that attends to nothing carries nothing. Random circuits of the same size, whatever their attention, are beside
+them too. Firings that only an account of an MLP leads to are not part of what is tested.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +22,15 @@ import torch
 from torch import Tensor
 
 from headwise.circuits.circuit import Circuit
-from headwise.circuits.counterfactual import outcomes
+from headwise.circuits.counterfactual import mean, outcomes
+from headwise.circuits.resampling import (
+    AttentionOfRows,
+    OtherFirings,
+    check_lengths,
+    reordered,
+    resample,
+    rows_of,
+)
 from headwise.circuits.schema import require_fit
 from headwise.claims import claims, p_value
 from headwise.errors import HeadwiseError
@@ -29,7 +40,9 @@ from headwise.randomness import keyed
 from headwise.types import Cell, Claim, Head
 
 if TYPE_CHECKING:
+    from headwise.model.edits import Edit
     from headwise.model.model import Model
+    from headwise.tokens import Prompt
 
 
 NEAR = 5
@@ -37,7 +50,9 @@ NEAR = 5
 NULL = "circuits of other firings of the same layers and queries with about the same attention"
 Firings = frozenset[Cell]
 """Firings; never all cells of a prompt, which are the square of its length."""
-GROUP = "necessary and sufficient, of this circuit"
+GROUP = "necessary, sufficient by resampling and by means, of this circuit"
+OTHERS = 4
+"""Prompts that messages are taken over from, where none are given: the same tokens in so many other orders."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +77,22 @@ class Faithfulness:
     """The same as ``outside_ablated`` for circuits of firings with about the same attention."""
     matched_inside_ablated: tuple[float, ...]
     """The same as ``inside_ablated`` for them."""
+    others: int
+    """Other prompts that messages were taken over from; the next four are means over them."""
+    resampled_none: float
+    """With every firing taken over from another prompt."""
+    resampled_outside: float
+    """With every firing outside the circuit taken over."""
+    resampled_inside: float
+    """With every firing of the circuit taken over."""
+    matched_resampled_outside: tuple[float, ...]
+    """The same as ``resampled_outside`` for matched circuits."""
     necessary: Claim
     """That more of the answer is lost without the circuit than without a matched one."""
     sufficient: Claim
-    """That the circuit alone keeps more of the answer than a matched one."""
+    """That the circuit alone keeps more of the answer than a matched one, everything outside resampled."""
+    sufficient_by_means: Claim
+    """The same with everything outside at its mean, as in the literature."""
 
     @property
     def kept(self) -> float:
@@ -73,13 +100,20 @@ class Faithfulness:
         return self.outside_ablated / self.clean
 
     @property
+    def kept_resampled(self) -> float:
+        """The same share with everything outside resampled."""
+        return self.resampled_outside / self.clean
+
+    @property
     def destroyed(self) -> float:
         """The share of the clean difference that is lost without the circuit."""
         return 1 - self.inside_ablated / self.clean
 
 
-def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int = 0) -> Faithfulness:
-    """Ablate the firings outside and inside a circuit, and outside and inside random ones of the same size.
+def faithfulness(
+    model: Model, circuit: Circuit, *, others: Sequence[Prompt] | None = None, draws: int = 20, seed: int = 0
+) -> Faithfulness:
+    """Ablate the firings outside and inside a circuit, and outside and inside matched and random ones.
 
     Parameters
     ----------
@@ -87,6 +121,9 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
         The model that the circuit was traced in.
     circuit:
         A circuit with at least one head.
+    others:
+        Prompts of the same number of tokens, from which the messages of everything outside are taken over; by default
+        the same tokens in four other orders.
     draws:
         Matched circuits to compare with, and as many random ones; with fewer than 20 no claim can be supported.
     seed:
@@ -105,24 +142,23 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
     drawn = [
         _random_like(inside, model.n_heads, keyed(seed, "random circuit", draw)) for draw in range(draws)
     ]
-    rows = _rows(model, circuit, sorted({cell.query for cell in inside}))
+    queries = sorted({cell.query for cell in inside})
+    rows = rows_of(model, circuit.token_ids, queries, circuit.start)
     like = [_matched(inside, rows, keyed(seed, "matched circuit", draw)) for draw in range(draws)]
     every = [_ablation(frozenset(), outside=outside) for outside in (False, True)]
     own = [_ablation(inside, outside=outside) for outside in (True, False)]
-    others = [_ablation(one, outside=o) for some in (drawn, like) for o in (True, False) for one in some]
-    with torch.no_grad():
-        plans = [[edit] for edit in (*every, *own, *others)]
-        found = outcomes(model, circuit.token_ids, plans, circuit.answer_ids, start=circuit.start)
-        difference = [one.lead for one in found]
+    compared = [_ablation(one, outside=o) for some in (drawn, like) for o in (True, False) for one in some]
+    difference = _leads(model, circuit, [*every, *own, *compared])
+    over = _resampled(model, circuit, _others(model, circuit, others, queries, seed), inside, like)
     parts = [tuple(difference[4 + i * draws : 4 + (i + 1) * draws]) for i in range(4)]
-    sign = (
-        1.0 if difference[0] >= 0 else -1.0
-    )  # without its circuit a lead falls towards zero, whatever its sign
+    # Without its circuit a lead falls towards zero, whatever its sign.
+    sign = 1.0 if difference[0] >= 0 else -1.0
     p = [
         p_value(-sign * difference[3], [-sign * one for one in parts[3]]),
+        p_value(sign * over[1], [sign * one for one in over[3:]]),
         p_value(sign * difference[2], [sign * one for one in parts[2]]),
     ]
-    necessary, sufficient = claims(p, null=NULL, draws=draws, group=GROUP)
+    necessary, sufficient, by_means = claims(p, null=NULL, draws=draws, group=GROUP)
     clean, none, outside, within = difference[:4]
     return Faithfulness(
         firings=len(heads),
@@ -134,25 +170,44 @@ def faithfulness(model: Model, circuit: Circuit, *, draws: int = 20, seed: int =
         random_inside_ablated=parts[1],
         matched_outside_ablated=parts[2],
         matched_inside_ablated=parts[3],
+        others=OTHERS if others is None else len(others),
+        resampled_none=over[0],
+        resampled_outside=over[1],
+        resampled_inside=over[2],
+        matched_resampled_outside=tuple(over[3:]),
         necessary=necessary,
         sufficient=sufficient,
+        sufficient_by_means=by_means,
     )
 
 
-AttentionOfRows = Mapping[tuple[int, int], Tensor]
-"""(Layer, query) → attention of the layer's heads from there [heads, keys up to the query]."""
+def _leads(model: Model, circuit: Circuit, edits: Sequence[Edit]) -> list[float]:
+    with torch.no_grad():
+        plans = [[edit] for edit in edits]
+        found = outcomes(model, circuit.token_ids, plans, circuit.answer_ids, start=circuit.start)
+    return [one.lead for one in found]
 
 
-def _rows(model: Model, circuit: Circuit, queries: list[int]) -> AttentionOfRows:
-    """The rows of the pattern that a circuit's firings are in."""
-    ids, start = [list(circuit.token_ids)], circuit.start
-    seen = model.capture(ids, queries=queries, want=("pattern",), start=start).pattern[0].double().cpu()
-    by_layer = seen.unflatten(0, (model.n_layers, model.n_heads))
-    return {
-        (layer, query): by_layer[layer, :, place, : query + 1]
-        for layer in range(model.n_layers)
-        for place, query in enumerate(queries)
-    }
+def _others(
+    model: Model, circuit: Circuit, others: Sequence[Prompt] | None, queries: Sequence[int], seed: int
+) -> list[OtherFirings]:
+    """What the firings of the other prompts carry."""
+    same = reordered(circuit.token_ids, OTHERS, seed)
+    chosen = same if others is None else [model.prompt_ids(one) for one in others]
+    check_lengths(chosen, len(circuit.token_ids))
+    return [OtherFirings.of(model, one, queries, circuit.start) for one in chosen]
+
+
+def _resampled(
+    model: Model, circuit: Circuit, taken: Sequence[OtherFirings], inside: Firings, like: Sequence[Firings]
+) -> list[float]:
+    """The lead with every firing taken over, all outside, all inside, and all outside each matched circuit; means over
+    the other prompts."""
+    plans: list[tuple[Firings, bool]] = [(frozenset(), True), (inside, True), (inside, False)]
+    plans += [(one, True) for one in like]
+    made = [resample(cells, other, outside=outside) for cells, outside in plans for other in taken]
+    found = _leads(model, circuit, made)
+    return [mean(found[i : i + len(taken)]) for i in range(0, len(found), len(taken))]
 
 
 def _random_like(inside: Firings, heads: int, generator: torch.Generator) -> Firings:

@@ -141,12 +141,18 @@ def effects_table(effects: Sequence[Effect], faithful: Faithfulness | None) -> R
                 f"\nwhole circuit ({f.firings} firings), logit difference {f.clean:.3f}:\n"
                 f"  everything outside ablated: {f.outside_ablated:.3f} ({f.kept:.0%} kept; "
                 f"random circuits {random_kept:.0%}; no circuit at all {f.none:.3f})\n"
+                f"  everything outside resampled: {f.resampled_outside:.3f} ({f.kept_resampled:.0%} kept; matched "
+                f"circuits {mean(f.matched_resampled_outside) / f.clean:.0%}; all resampled {f.resampled_none:.3f})\n"
                 f"  everything inside ablated:  {f.inside_ablated:.3f} ({f.destroyed:.0%} lost; "
                 f"random circuits {random_lost:.0%})\n"
                 + "\n".join(
                     f"  {name}: {'supported' if one.supported else 'not supported'} (p {one.p:.3f}, "
                     f"q {one.q:.3f} against {one.draws} {one.null})"
-                    for name, one in (("necessary", f.necessary), ("sufficient", f.sufficient))
+                    for name, one in (
+                        ("necessary", f.necessary),
+                        ("sufficient (outside resampled)", f.sufficient),
+                        ("sufficient (outside at its mean)", f.sufficient_by_means),
+                    )
                 )
             )
         )
