@@ -3,9 +3,14 @@
 python benchmarks/calibration.py [REPETITIONS] [NAME …]     (200 repetitions of every test)
 
 Every test is repeated on data without the effect that it looks for, but with all that could be mistaken for it:
-wordings that decide where the right key is, keys that vary along what the head reads, streams that are Gaussian. Prints
-the rate of false "supported" with its Wilson interval, whose lower bound has to be at most 5 %, and beside it the rate
-for planted effects of three sizes. Families have a benchmark of their own, ``calibration_families.py``.
+wordings that decide where the right key is, keys that vary along what the head reads, streams that are Gaussian, a
+model of random weights in the default model's shape (two of its layers, other weights each time), copies of one wording
+at other offsets. Prints the rate of false "supported" with its Wilson interval, whose lower bound has to be at most
+5 %, and beside it the rate for planted effects of three sizes.
+
+Claims that rest on the same test have one trial: effects over a task, sinks' removal and what is exclusive to a family
+(own) are sign flips over clusters; a whole circuit, an explanation's words and label-free features are ranks among
+draws, as swaps are. Families have a benchmark of their own, ``calibration_families.py``, with more kinds of data.
 """
 
 from __future__ import annotations
@@ -18,6 +23,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from calibration_data import (  # pyright: ignore[reportMissingImports]
+    SLOTS,
+    copies_at_other_offsets,
+    exclusive_to_a_family,
+    head_in_two_families,
+    name_of_nothing,
+    random_model,
+    sink_or_frequent_token,
+    worded,
+)
 from headwise.bases.basis import Basis
 from headwise.bases.relative import sparsity
 from headwise.bases.singular import qk_svd
@@ -163,15 +178,21 @@ def sparse_channels(effect: float, seed: int) -> bool:
     vector."""
     g = keyed(seed, "sparse")
     query, key = (torch.randn(1, WIDTH, 4 * WIDTH, generator=g, dtype=torch.float64) for _ in range(2))
-    basis = _basis(query, key)
     streams = torch.randn(24, 9, 4 * WIDTH, generator=g, dtype=torch.float64)
+    return _sparser(streams, query, key, effect, seed)
+
+
+def _sparser(streams: Tensor, query: Tensor, key: Tensor, effect: float, seed: int) -> bool:
+    """Of streams [n, 1 + keys, d_model] the first is the query's; each query with its highest key."""
+    n, keys = len(streams), streams.shape[1] - 1
+    basis = _basis(query, key)
     q, k = streams[:, 0] @ query[0].mT, streams[:, 1:] @ key[0].mT
     q = q + effect * basis.key_map[2] * basis.query_units[2]
     top = torch.einsum("nd,nkd->nk", q, k).argmax(1)
-    rows = torch.arange(24)
+    rows = torch.arange(n)
     used = k[rows, top] + effect * basis.query_map[:, 2]
-    rest = torch.stack([k[i, [j for j in range(8) if j != top[i]][:OTHERS]] for i in range(24)])
-    cells = CellVectors(q, used, rest, torch.zeros(24).long(), torch.full((24,), 8))
+    rest = torch.stack([k[i, [j for j in range(keys) if j != top[i]][:OTHERS]] for i in range(n)])
+    cells = CellVectors(q, used, rest, torch.zeros(n).long(), torch.full((n,), keys))
     found = sparser_than(
         sparsity(basis.split(q, used)), null_cells(cells, basis, rows, seed), rows, rows, seed
     )
@@ -180,7 +201,7 @@ def sparse_channels(effect: float, seed: int) -> bool:
 
 def _basis(query: Tensor, key: Tensor) -> Basis:
     """The singular basis of one head of these weights."""
-    svd, ones = qk_svd(query, key), torch.ones(1, WIDTH, dtype=torch.float64)
+    svd, ones = qk_svd(query, key), torch.ones(1, query.shape[1], dtype=torch.float64)
     return Basis(
         name=BasisName("singular", "absolute", ""),
         energies=svd.sigma,
@@ -204,6 +225,54 @@ def label_within_wordings(effect: float, seed: int) -> bool:
     return within_claims(groups, distances, seed=seed)["order"].supported
 
 
+def head_of_a_random_model(effect: float, seed: int) -> bool:
+    """All 18 heads, labels that the wording decides; with an effect one head follows them."""
+    prompts, wording = worded(seed, 64)
+    g = keyed(seed, "random heads")
+    seen = random_model(seed).capture(prompts, queries=[-1], keys=list(SLOTS), want=("pattern",))
+    attention = seen.pattern[:, :, 0].float()
+    place = torch.randint(5, (8,), generator=g)[wording]
+    place = torch.where(torch.rand(64, generator=g) < 0.5, place, torch.randint(5, (64,), generator=g))
+    labels = torch.zeros(64, 5).long().scatter_(1, place[:, None], 1)
+    attention[:, 0] += effect * attention[:, 0].mean() * labels
+    found = rank_heads(
+        [Head(layer, head) for layer in range(2) for head in range(9)],
+        attention,
+        labels,
+        rule="accuracy",
+        generator=g,
+        permutations=999,
+        bootstrap=50,
+        clusters=wording,
+    )
+    return any(s.claim.supported for s in found)
+
+
+def swap_in_a_random_model(effect: float, seed: int) -> bool:
+    """A head's own queries and keys, one of five keys called right by lot; with an effect it matches."""
+    prompts, _ = worded(seed, 120)
+    seen = random_model(seed).capture(
+        prompts, heads=["L1H4"], queries=[-1], keys=list(SLOTS), want=("q", "k")
+    )
+    q, k = seen.q[:, 0, 0].double(), seen.k[:, 0].double()
+    right = torch.rand(120, 5, generator=keyed(seed, "right")).argsort(1)  # the first of each row
+    k = k.gather(1, right[..., None].expand_as(k)).clone()
+    k[:, 0, :2] += effect * q[:, :2]
+    return fitted_claim(q, k, 60, seed) <= LEVEL
+
+
+def sparse_in_a_random_model(effect: float, seed: int) -> bool:
+    """The stream before the second layer, through the weights of one of its heads."""
+    prompts, _ = worded(seed, 24)
+    model = random_model(seed)
+    with torch.no_grad():
+        stream = model.split(prompts).before(1).double()
+    stream = stream / stream.square().mean(-1, keepdim=True).sqrt()
+    attention = model.hf.model.layers[1].self_attn
+    query, key = attention.q_proj.weight[:64].double()[None], attention.k_proj.weight[:64].double()[None]
+    return _sparser(torch.cat([stream[:, 11:], stream[:, 1:9]], 1), query, key, effect, seed)
+
+
 def _heads(number: int) -> list[Head]:
     return [Head(0, i) for i in range(number)]
 
@@ -214,6 +283,14 @@ TRIALS: dict[str, tuple[Trial, tuple[float, float, float]]] = {
     "rank, wordings alone": (rank_of_wordings, (0.3, 0.6, 1.0)),
     "swap, Gaussian streams": (swap_of_a_feature, (0.5, 1.5, 3.0)),
     "sparse, Gaussian streams": (sparse_channels, (1.0, 2.0, 4.0)),
+    "own or other's, wordings": (exclusive_to_a_family, (1.0, 2.0, 3.0)),
+    "same in two families": (head_in_two_families, (0.3, 0.6, 1.0)),
+    "sink, frequent token": (sink_or_frequent_token, (0.5, 1.0, 2.0)),
+    "name, random cells": (name_of_nothing, (0.1, 0.3, 0.5)),
+    "head, random model": (head_of_a_random_model, (0.3, 1.0, 3.0)),
+    "swap, random model": (swap_in_a_random_model, (1.0, 3.0, 6.0)),
+    "sparse, random model": (sparse_in_a_random_model, (1.0, 2.0, 4.0)),
+    "families, other offsets": (copies_at_other_offsets, (0.3, 0.6, 0.9)),
     "label, within wordings": (label_within_wordings, (0.3, 0.6, 1.2)),
     "mean, sign flips": (mean_by_flips, (0.3, 0.6, 1.0)),
     "mean, 15 clusters": (mean_by_interval, (0.3, 0.6, 1.0)),

@@ -41,8 +41,8 @@ def corrected(p: Sequence[float]) -> list[float]:
     >>> corrected([])
     []
     """
-    if not len(p):
-        return []
+    if len(p) < 2:
+        return [float(one) for one in p]  # nothing to correct, nor to import for it
     from scipy.stats import false_discovery_control
 
     return [float(q) for q in false_discovery_control(np.asarray(p, dtype=np.float64))]

@@ -78,6 +78,10 @@ def test_the_document_has_the_keys_that_were_promised(found: Any) -> None:
     for entry in document["signals"]:
         assert set(ENTRY) <= set(entry)
         assert entry["verdict"] in ("named", "beyond chance", "no name", "too rare")
+        held = {name: one["supported"] for name, one in entry["claims"].items()}
+        assert held["quality"] == (entry["verdict"] == "named")
+        assert held["beyond_chance"] == (entry["verdict"] in ("named", "beyond chance"))
+        assert all(set(one) >= {"null", "draws", "p", "q", "group"} for one in entry["claims"].values())
         if entry["name"] is not None:
             assert set(entry["name"]) >= {"destination", "source", "relation", "text"}
     names = [entry["signal"] for entry in document["signals"]]

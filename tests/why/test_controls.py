@@ -146,6 +146,10 @@ def test_of_too_few_writers_nobody_can_say_whether_it_is_these() -> None:
                     seen[few] += 1
     assert seen[True] and Word(None, 0.5) == _specific(0.5, ())
     assert _specific(0.5, (ControlTest("directions", "", (0.9,), 0.001),)) == Word(None, 0.5)
+    both = (ControlTest("writers", "", (0.9,) * 99, 0.04), ControlTest("directions", "", (0.9,) * 999, 0.001))
+    word = _specific(0.5, both)
+    assert word.claim is not None and word.said is word.claim.supported is True
+    assert (word.p, word.claim.p, word.claim.q, word.claim.draws) == (0.04, 0.04, 0.04, 99)
 
 
 def test_a_cause_that_is_the_only_writer_has_no_other_writers() -> None:

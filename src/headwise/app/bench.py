@@ -18,6 +18,7 @@ from headwise.app import wire_edits
 from headwise.app.changes import CellChanges, OfCell
 from headwise.circuits.counterfactual import Outcome, outcomes, removal, unused
 from headwise.circuits.interventions import in_stream
+from headwise.claims import LEVEL
 from headwise.contrast.bank import FeatureBank, banks_of
 from headwise.errors import HeadwiseError
 from headwise.model.edits import Edit, Silence
@@ -29,7 +30,7 @@ from headwise.types import Cell, Head
 from headwise.validation import check
 from headwise.why.consequence import set_row, without_cell
 from headwise.why.controls import TRIED, Control
-from headwise.why.proof import LEAST, LEVEL, Spread
+from headwise.why.proof import LEAST, Spread
 from headwise.why.question import Answer, PromptReading, find_answer
 from headwise.why.what import features_here
 

@@ -6,30 +6,36 @@ Firings of one head at several tokens are summed. Strengths are taken after RoPE
 side they hold the token's position, and two prompts that ask for the same thing at different distances differ a little.
 
 Each prompt's vector is made a unit vector. A pair of families is compared by the cosine of their mean unit vectors,
-with a bootstrap interval over prompts inside each family; beside it stand the cosine of the two representatives, and
-how much two prompts of one family agree (the yardstick: families cannot agree better than each does with itself).
+with a bootstrap interval over wordings inside each family (over prompts where a family has one wording); beside it are
+the cosine of the two representatives, and how much two prompts of one family agree (the yardstick: families cannot
+agree better than each does with itself). What a head does is a claim about the side of a threshold that its cosine lies
+on, by Student's t of the bootstrap's spread; all heads, sides and pairs are corrected together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from headwise.claims import LEVEL, claim, corrected
 from headwise.families.incidence import coded, spread, where
-from headwise.intervals import estimated, resampled
-from headwise.types import Estimate, Head
+from headwise.intervals import estimated, weights_of
+from headwise.randomness import keyed
+from headwise.types import Claim, Estimate, Head
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SAME = 0.8
-"""A head does *the same* in two families if the whole interval of the cosine lies above this,"""
+"""A head does *the same* in two families if the cosine is above this,"""
 OPPOSITE = -0.2
-"""*the opposite* if it lies below this, and *something else* if it lies between the two; else it is *unclear*."""
+"""*the opposite* if it is below this, and *something else* if it is between the two; *unclear* where that is not
+supported."""
+GROUP = "all heads, sides and pairs of families of this run"
 FEWEST_PROMPTS = 8
 """Prompts of each family that must use a head on a side for the two to be compared there."""
 BOOTSTRAPS = 400
@@ -63,6 +69,8 @@ class HeadComparison:
     """Of the two families' mean unit vectors."""
     verdict: str
     """``the same``, ``something else``, ``the opposite`` or ``unclear``."""
+    claim: Claim
+    """That it does what it most looks like; ``unclear`` is where this is not supported."""
     medoids: float | None
     """Cosine of the two representatives; None where one of them does not use the head on this side."""
     within_first: float
@@ -85,6 +93,9 @@ class HeadComparison:
             "second": self.second,
             **cosine,
             **{name: getattr(self, name) for name in rest},
+            "p": self.claim.p,
+            "q": self.claim.q,
+            "supported": self.claim.supported,
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -99,6 +110,7 @@ class HeadComparison:
             "families": [self.first, self.second],
             "within": [self.within_first, self.within_second],
             "prompts": [self.n_first, self.n_second],
+            "claim": self.claim.to_json(),
         }
 
 
@@ -136,17 +148,21 @@ def incoming(edges: pa.Table, prompts: Sequence[int] | np.ndarray) -> list[Incom
     return sorted(found, key=lambda one: (Head.parse(one.head), one.side))
 
 
-def verdict(low: float, high: float) -> str:
-    """What an interval of cosines says.
+def looks_like(cosine: float) -> tuple[str, str, float]:
+    """What a cosine says, the threshold that it has to be told from, and how far it lies from that.
 
-    >>> verdict(0.9, 0.95), verdict(0.1, 0.4), verdict(-0.9, -0.5), verdict(0.7, 0.9)
-    ('the same', 'something else', 'the opposite', 'unclear')
+    >>> [looks_like(x)[0] for x in (0.9, 0.3, -0.5)]
+    ['the same', 'something else', 'the opposite']
     """
-    if low > SAME:
-        return "the same"
-    if high < OPPOSITE:
-        return "the opposite"
-    return "something else" if low > OPPOSITE and high < SAME else "unclear"
+    if cosine > SAME:
+        return "the same", f"a cosine of {SAME}", cosine - SAME
+    if cosine < OPPOSITE:
+        return "the opposite", f"a cosine of {OPPOSITE}", OPPOSITE - cosine
+    return (
+        "something else",
+        f"a cosine of {OPPOSITE} or {SAME}, the nearer",
+        min(cosine - OPPOSITE, SAME - cosine),
+    )
 
 
 def compare(
@@ -155,16 +171,19 @@ def compare(
     representatives: Sequence[int],
     pairs: Sequence[tuple[int, int]],
     *,
+    clusters: np.ndarray | None = None,
     seed: int = 0,
 ) -> list[HeadComparison]:
-    """Every head and side that enough prompts of both families of a pair use, in the order of heads."""
+    """Every head and side that enough prompts of both families of a pair use, in the order of heads; ``clusters`` are
+    the rows' wordings."""
     wanted = sorted({number for pair in pairs for number in pair})
+    each = np.arange(len(families)) if clusters is None else clusters
     result = []
     for one in signals:
         mine = families[one.rows]
         members = {f: np.flatnonzero(mine == f) for f in wanted}
         drawn = {
-            f: _resampled_means(one.units[m], seed, one, f)
+            f: _resampled_means(one.units[m], each[one.rows[m]], seed, one, f)
             for f, m in members.items()
             if len(m) >= FEWEST_PROMPTS
         }
@@ -172,18 +191,24 @@ def compare(
             if a not in drawn or b not in drawn:
                 continue
             first, second = (one.units[members[f]] for f in (a, b))
+            count = drawn[a][1] + drawn[b][1]
             cosine = estimated(
                 float(_cosine(first.mean(0), second.mean(0))),
-                torch.from_numpy(_cosine(drawn[a], drawn[b])),
+                torch.from_numpy(_cosine(drawn[a][0], drawn[b][0])),
                 len(first) + len(second),
+                count,
             )
+            spread = float(_cosine(drawn[a][0], drawn[b][0]).std())
+            does, null, off = looks_like(cosine.mean)
+            alone = claim(_beyond(off, spread, count), null=null, draws=BOOTSTRAPS, group=GROUP)
             found = HeadComparison(
                 head=one.head,
                 side=one.side,
                 first=a,
                 second=b,
                 cosine=cosine,
-                verdict=verdict(cosine.low, cosine.high),
+                verdict=does,
+                claim=alone,
                 medoids=_of_representatives(one, representatives[a], representatives[b]),
                 within_first=_within(first),
                 within_second=_within(second),
@@ -191,12 +216,37 @@ def compare(
                 n_second=len(second),
             )
             result.append(found)
-    return result
+    return _judged(result)
 
 
-def _resampled_means(units: np.ndarray, seed: int, one: Incoming, family: int) -> np.ndarray:
-    weights = resampled(len(units), seed, one.head, one.side, family, draws=BOOTSTRAPS)
-    return weights.numpy() @ units / len(units)
+def _judged(found: Sequence[HeadComparison]) -> list[HeadComparison]:
+    """The same, corrected together; what is not supported is unclear."""
+    q = corrected([one.claim.p for one in found])
+    return [
+        replace(
+            one,
+            verdict=one.verdict if value <= LEVEL else "unclear",
+            claim=replace(one.claim, q=value, supported=value <= LEVEL),
+        )
+        for one, value in zip(found, q, strict=True)
+    ]
+
+
+def _beyond(off: float, spread: float, clusters: int) -> float:
+    """p that a number which lies ``off`` beyond a threshold does so by chance: Student's t, one-sided."""
+    from scipy.special import stdtr
+
+    return float(stdtr(clusters - 1, -off / max(spread, 1e-12)))
+
+
+def _resampled_means(
+    units: np.ndarray, clusters: np.ndarray, seed: int, one: Incoming, family: int
+) -> tuple[np.ndarray, int]:
+    """Means of resamples of whole clusters, of prompts where there is one cluster; and how many were resampled."""
+    count = len(np.unique(clusters))
+    which, count = (None, len(units)) if count < 2 else (torch.from_numpy(clusters), count)
+    generator = keyed(seed, "bootstrap", one.head, one.side, family)
+    return weights_of(which, len(units), BOOTSTRAPS, generator).numpy() @ units, count
 
 
 def _cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -107,11 +107,12 @@ def find_families(
     averaged = averaging(chosen.matrix, distances, labels, seed=seed)
     tell("comparing heads", 0, 1)
     pairs = list(combinations(sorted(largest[:COMPARED]), 2))
-    heads = compare(incoming(run.edges, compared), labels, representatives, pairs, seed=seed) if pairs else []
+    shared = clusters_of([run.labels[p] for p in compared])
+    entering, wordings = incoming(run.edges, compared), shared.which.numpy()
+    heads = compare(entering, labels, representatives, pairs, clusters=wordings, seed=seed) if pairs else []
     causality = []
     tested = list(combinations(sorted(largest[:TESTED]), 2))
     if model is not None and tested:
-        shared = clusters_of([run.labels[p] for p in compared])
         causality = measure_causality(
             Bases.named(model, run.basis, "this run"),
             questions(run, compared),
@@ -119,7 +120,7 @@ def find_families(
             labels,
             tested,
             heads=incidence(run.edges, compared, "heads"),
-            clusters=shared.which.numpy(),
+            clusters=wordings,
             unit=shared.name,
             sample=sample,
             controls=CONTROLS,

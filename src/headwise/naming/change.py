@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headwise.naming.statistics import RATE, discoveries
-from headwise.types import Estimate
+from headwise.types import Claim, Estimate
 
+SHAM = "a matched change that leaves the name what it is, text by text"
+GROUP = "the tests of this kind of all names of this run"
 FEWEST = 20
 """Texts below which nothing is said."""
 CausalKind = Literal["break", "make", "remove"]
@@ -101,7 +103,8 @@ class CausalEvidence:
         """Flag, sentence and every test by its kind; None for one that was not made."""
         made: dict[str, Any] = dict.fromkeys(KINDS)
         for test, q in zip(self.tests, self.q, strict=True):
-            made[test.kind] = {**test.to_json(), "q": q}
+            one = Claim(SHAM, 0, test.p, q, GROUP, q <= RATE)
+            made[test.kind] = {**test.to_json(), "q": q, "claim": one.to_json()}
         flag = "causal" if self.is_causal else "observational"
         return {"flag": flag, "passed": list(self.passed), "sentence": self.sentence, **made}
 

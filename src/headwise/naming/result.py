@@ -12,15 +12,18 @@ from headwise.known_names import KIND, MAKE
 from headwise.naming.change import CausalEvidence
 from headwise.naming.llm.judge import Exam
 from headwise.naming.signals import Level, Subject
-from headwise.naming.statistics import Judged, NamedShare, NameTest, NameVerdict
+from headwise.naming.statistics import QUALITY, RATE, Judged, NamedShare, NameTest, NameVerdict
 from headwise.strings import counted, shortened
-from headwise.types import Estimate
+from headwise.types import Claim, Estimate
 
 if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
 
     from headwise.scale.folder import RunFolder
 
+CHANCE = "cells of the same texts with the signal's own token changed, and random cells of other texts; the larger p"
+MODERATE = f"a balanced accuracy of at most {QUALITY}"
+GROUP = "all subjects of this run"
 ANSWERS = "answers.jsonl"
 """Everything a language model said in a run, by the digest of what it was asked."""
 
@@ -153,6 +156,17 @@ class NamedSubject:
         return None if self.test is None or not self.test.positives else self.test.balanced_accuracy
 
     @property
+    def claims(self) -> dict[str, Claim]:
+        """What the verdict rests on: the name holds beyond chance, and well enough; both exact, over all subjects."""
+        made = self.judged
+        rare = self.test is None or made.verdict == "too rare"
+        p, quality = (1.0, 1.0) if self.test is None or rare else (self.test.p, self.test.p_quality)
+        return {
+            "beyond_chance": Claim(CHANCE, 0, p, made.q, GROUP, not rare and made.q <= RATE),
+            "quality": Claim(MODERATE, 0, quality, made.q_quality, GROUP, made.verdict == "named"),
+        }
+
+    @property
     def positives(self) -> int | None:
         """Test texts with a positive cell; None where there was nothing to test."""
         return None if self.test is None else self.test.positives
@@ -166,6 +180,7 @@ class NamedSubject:
             "level": self.level,
             "name": None if self.name is None else self.name.to_json(),
             "verdict": self.verdict,
+            "claims": {name: one.to_json() for name, one in self.claims.items()},
             "q": self.q,
             "balanced_accuracy": _interval(self.balanced_accuracy),
             "recall_by_band": {band: one.recall if one.n else None for band, one in bands.items()},

@@ -2,7 +2,8 @@
 
 That attention falls as predicted only tests the arithmetic, for the set was chosen to make it fall. What can fail is
 the comparison: three kinds of matched controls (:mod:`headwise.why.controls`), the next-best set of the same number,
-and what becomes of the answer. Three words are said of it, each with its number and what it was compared with:
+and what becomes of the answer. Three words are said of it, each with its number and what it was compared with; specific
+and matters are claims, held against the kind of control that does most, so that nothing is left to correct for:
 
 * **specific**: no matched control takes as much attention away (p ≤ .05 against each of them);
 * **redundant**: as many other writers, the next-best, take at least half as much away alone;
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from headwise.circuits.counterfactual import Outcome, Removal, outcomes, outcomes_and_leads
+from headwise.claims import claim
 from headwise.contrast.bank import BankFeature
 from headwise.model.edits import Edit
 from headwise.tracing.search import SideSignals
@@ -26,7 +28,7 @@ from headwise.tracing.table import LogOddsTable
 from headwise.tracing.vectors import component_shares
 from headwise.tracing.writers import WriterSet, next_best, writers_row
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Component, Side
+from headwise.types import Cell, Claim, Component, Side
 from headwise.why.consequence import set_row, without_cell
 from headwise.why.controls import Control, controls
 from headwise.why.feature_tests import FeatureTest, feature_edits, feature_tests
@@ -294,9 +296,10 @@ def with_effects(control: Control, moved: list[float], change: float) -> Control
 
 # --- three words -----------------------------------------------------------------------------------------------------
 
-LEVEL = 0.05
 HALF = 0.5
 LEAST = 0.1
+NULL = "as much removed of something else: the kind of control that does most"
+ALONE = "this word alone, the largest p over its kinds of control"
 
 
 @dataclass(frozen=True)
@@ -309,6 +312,27 @@ class Word:
     """The number it rests on."""
     p: float | None = None
     """How likely a control does as much; None where there is no control."""
+    claim: Claim | None = None
+    """The test behind it, where it rests on one: ``said`` is whether it is supported."""
+
+    @classmethod
+    def attention(cls, value: float, controls: Sequence[ControlTest], *, fit: bool = True) -> Word:
+        """A word about attention: p against the kind of control that does most; ``fit`` says what else is asked."""
+        return cls._tested(value, [(one.p, len(one.left)) for one in controls], fit)
+
+    @classmethod
+    def answer(cls, value: float, controls: Sequence[ControlTest], *, fit: bool) -> Word:
+        """The same about the answer, by the draws that were tried in the model."""
+        tried = [(one.answer_p, len(one.effects)) for one in controls if one.answer_p is not None]
+        return cls._tested(value, tried, fit)
+
+    @classmethod
+    def _tested(cls, value: float, against: Sequence[tuple[float, int]], fit: bool) -> Word:
+        if not against:
+            return cls(None, value)
+        p, draws = max(against, key=lambda one: one[0])
+        made = claim(p, null=NULL, draws=draws, group=ALONE, fit=fit)
+        return cls(made.supported, value, p, made)
 
 
 @dataclass(frozen=True)
@@ -336,14 +360,11 @@ def verdict(proof: Proof, answer: Answer) -> Verdict:
         share = (proof.before.attention - proof.next_best.predicted) / taken
         redundant = Word(share >= HALF, share)
     change = answer.yardstick(proof.after) - answer.yardstick(proof.before)
-    against = [control.answer_p for control in proof.controls if control.answer_p is not None]
-    p = max(against, default=None)
-    matters = Word(None if p is None else abs(change) >= LEAST and p <= LEVEL, change, p)
+    matters = Word.answer(change, proof.controls, fit=abs(change) >= LEAST)
     return Verdict(_specific(taken, proof.controls), redundant, matters)
 
 
 def _specific(taken: float, controls: Sequence[ControlTest]) -> Word:
     if all(control.name != "writers" for control in controls):
         return Word(None, taken)  # with no other writers to draw, nobody can say whether it is these
-    p = max((control.p for control in controls), default=None)
-    return Word(None if p is None else p <= LEVEL, taken, p)
+    return Word.attention(taken, controls)

@@ -26,7 +26,7 @@ from headwise.tracing.table import LogOddsTable, log_odds_table
 from headwise.tracing.writers import WriterSet, attention_without
 from headwise.tracing.writes import PromptWrites
 from headwise.types import Cell, Component
-from headwise.why.proof import HALF, LEVEL, Proof, Word, foresee, prove
+from headwise.why.proof import HALF, Proof, Word, foresee, prove
 from headwise.why.question import find_answer
 
 if TYPE_CHECKING:
@@ -182,5 +182,4 @@ def _holds(table: LogOddsTable, cause: WriterSet | None, there: LogOddsTable, pr
         return Word()
     here = (table.attention - cause.after) / table.attention
     share = (there.attention - proof.after.attention) / there.attention / here
-    p = max(control.p for control in proof.controls)
-    return Word(share >= HALF and p <= LEVEL, share, p)
+    return Word.attention(share, proof.controls, fit=share >= HALF)

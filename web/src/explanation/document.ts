@@ -91,6 +91,8 @@ export interface Word {
   said: boolean | null;
   value: number | null;
   p: number | null;
+  /** The test behind a word that rests on one; absent in pages of before. */
+  claim?: { null: string; draws: number; p: number; q: number; group: string; supported: boolean } | null;
 }
 /** The cause taken out in another prompt, where ``reads`` and positions are that prompt's (``missing``: this one's). */
 export interface Transfer {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headwise.families.causality import CONTROLS, GROUP, OTHER_SHARE, OWN_SHARE
 from headwise.families.cluster import LEVEL, SMALLEST_SHARE, STABLE
 from headwise.families.compare import FEWEST_PROMPTS, OPPOSITE, SAME
+from headwise.families.compare import GROUP as ALL_HEADS
 from headwise.show.families import figures
 from headwise.show.families.circuits import HEAVIEST, side_by_side
 from headwise.show.families.heat_map import CELLS, heat_map
@@ -252,7 +253,7 @@ def _representatives(found: FamiliesResult) -> list[Block]:
 
 def _heads(found: FamiliesResult) -> list[Block]:
     blocks: list[Block] = [
-        Markdown(PROSE("heads", same=SAME, opposite=OPPOSITE, fewest=FEWEST_PROMPTS)),
+        Markdown(PROSE("heads", same=SAME, opposite=OPPOSITE, fewest=FEWEST_PROMPTS, group=ALL_HEADS)),
     ]
     for a, b in _pairs(found):
         if any((h.first, h.second) == (a, b) for h in found.heads):
@@ -273,6 +274,7 @@ def _heads(found: FamiliesResult) -> list[Block]:
         "prompts first": lambda h: h.n_first,
         "prompts second": lambda h: h.n_second,
         "does": lambda h: h.verdict,
+        TableColumn(name="q", format=".3f"): lambda h: h.claim.q,
     }
     shown = sorted(found.heads, key=lambda h: h.cosine.mean)[:SHOWN]
     if shown:

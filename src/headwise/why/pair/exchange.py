@@ -14,7 +14,7 @@ from headwise.why.consequence import set_row
 from headwise.why.pair.paired import PairedSide
 from headwise.why.pair.patch import Patcher, log_odds_of, share_of
 from headwise.why.pair.result import Patch, Which
-from headwise.why.proof import HALF, LEAST, LEVEL, Word, tried_in_model, with_effects
+from headwise.why.proof import HALF, LEAST, Word, tried_in_model, with_effects
 from headwise.why.question import Answer
 from headwise.why.sentence import EVEN
 from headwise.why.who import SIDES
@@ -104,7 +104,6 @@ class PatchedPass:
         receiver, giver = patcher.receiver, patcher.giver
         moved = log_odds_of(self.after.attention, receiver.keys) - receiver.total
         share = moved / (giver.total - receiver.total)
-        p = max((control.p for control in self.controls), default=None)
         return Patch(
             into=into,
             before=self.before,
@@ -112,7 +111,7 @@ class PatchedPass:
             after=self.after,
             predicted=patcher.attention_with(pairs),
             controls=self.controls,
-            attention=Word(None if p is None else share >= HALF and p <= LEVEL, share, p),
+            attention=Word.attention(share, self.controls, fit=share >= HALF),
             answer=self._answer(other, answer),
         )
 
@@ -123,10 +122,7 @@ class PatchedPass:
         if abs(wanted - before) < LEAST:
             return Word()
         share = (after - before) / (wanted - before)
-        against = [control.answer_p for control in self.controls if control.answer_p is not None]
-        p = max(against, default=None)
-        follows = share > 0 and abs(after - before) >= LEAST
-        return Word(None if p is None else follows and p <= LEVEL, share, p)
+        return Word.answer(share, self.controls, fit=share > 0 and abs(after - before) >= LEAST)
 
 
 def _run(

@@ -1,0 +1,123 @@
+"""Families, sinks, names and models of random weights where nothing is there: data for ``calibration.py``."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from headwise.families.cluster import cluster
+from headwise.families.compare import Incoming, compare
+from headwise.families.distance import jaccard
+from headwise.families.halves import exchanged
+from headwise.families.null import null_tests
+from headwise.model.model import Model
+from headwise.naming.statistics import judged, name_test
+from headwise.randomness import keyed
+from headwise.sinks.matched import exchanged as sink_exchanged
+
+LEVEL = 0.05
+WIDTH = 16
+
+
+def exclusive_to_a_family(effect: float, seed: int) -> bool:
+    """What a removal takes from ten wordings, five of each family, most of it the wording's own."""
+    g = keyed(seed, "exclusive")
+    wording = torch.arange(40) // 4
+    taken = torch.randn(10, generator=g)[wording] + 0.5 * torch.randn(40, generator=g)
+    own = wording < 5
+    return exchanged(taken + effect * own, own, wording, draws=199, generator=g) <= LEVEL
+
+
+def head_in_two_families(effect: float, seed: int) -> bool:
+    """Eight heads whose signals have a cosine of exactly 0.8 between families; with an effect they are the same."""
+    g = np.random.default_rng([seed, 2])
+    wording, families = np.arange(80) // 4, np.repeat([0, 1], 40)
+    angle = math.acos(0.8) * (1 - effect)
+    ones = []
+    for head in range(8):
+        means = np.repeat([[1, 0, 0, 0], [math.cos(angle), math.sin(angle), 0, 0]], 40, axis=0)
+        units = means + 0.1 * g.normal(size=(20, 4))[wording] + 0.1 * g.normal(size=(80, 4))
+        units /= np.linalg.norm(units, axis=1, keepdims=True)
+        ones.append(Incoming(f"L0H{head}", "key", np.arange(80), units))
+    found = compare(ones, families, [0, 40], [(0, 1)], clusters=wording, seed=seed)
+    return any(one.verdict == "the same" for one in found)
+
+
+def sink_or_frequent_token(effect: float, seed: int) -> bool:
+    """Signals at a sink and at another token that is as constant; with an effect the other varies more."""
+    g = keyed(seed, "sink")
+    noise = torch.randn(2, 8, WIDTH, generator=g, dtype=torch.float64) * 0.2
+    noise[1] *= 1 + effect
+    noise[0, :, 0] += 1
+    noise[1, :, 1] += 1
+    return sink_exchanged(noise[0], noise[1])[0] <= LEVEL
+
+
+def name_of_nothing(effect: float, seed: int) -> bool:
+    """Ten names that hold at random; with an effect one of them holds more often where the signal acts."""
+    g = np.random.default_rng([seed, 3])
+    tests = []
+    for number in range(10):
+        rate = 0.3 + (effect if number == 0 else 0.0)
+        tests.append(name_test(g.random(60) < rate, g.random(60) < 0.3, g.random(120) < 0.3))
+    return any(one.verdict in ("named", "beyond chance") for one in judged(tests))
+
+
+# --- a model of random weights, and circuits at other offsets -------------------------------------------------------
+
+
+def random_model(seed: int) -> Model:
+    """Random weights in the default model's shape: 9 heads of 64 dimensions, 3 key heads; two layers of it."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=256,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=2,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=64,
+    )
+    hf = LlamaForCausalLM(config).eval().requires_grad_(False)
+    for (
+        layer
+    ) in hf.model.layers:  # heads that would attend almost evenly would have nothing to be mistaken for
+        layer.self_attn.q_proj.weight.mul_(3.0)
+    return Model(hf, name="random")
+
+
+SLOTS = (2, 4, 6, 8, 10)
+"""Positions of the keys; the query is the last of twelve tokens."""
+
+
+def worded(seed: int, prompts: int) -> tuple[list[list[int]], Tensor]:
+    """Prompts in eight wordings: the wording's own tokens, and drawn ones at the keys' positions."""
+    g = keyed(seed, "worded")
+    wording = torch.arange(prompts) % 8
+    tokens = torch.randint(256, (8, 12), generator=g)[wording]
+    tokens[:, list(SLOTS)] = torch.randint(256, (prompts, len(SLOTS)), generator=g)
+    return tokens.tolist(), wording
+
+
+def copies_at_other_offsets(effect: float, seed: int) -> bool:
+    """Circuits of one wording, moved by up to four tokens: positions are no part of a signal, and which of its weaker
+    signals a circuit holds varies from copy to copy. With an effect a share of the signals goes by the offset."""
+    g = np.random.default_rng([seed, 4])
+    offset = np.arange(40) % 5
+    often = g.beta(2, 1, size=120)
+    strength = g.normal(size=(40, 1)) * 0.8
+    chance = 1 / (1 + np.exp(-(np.log(often / (1 - often)) + strength)))
+    moved = g.random(120) < effect
+    held = g.random((40, 120)) < np.where(moved & (np.arange(120) % 5 != offset[:, None]), 0.02, chance)
+    matrix = sparse.csr_matrix(held)
+    found = cluster(jaccard(matrix), seed=seed)
+    if not found.cuts:
+        return False
+    cuts = {k: one.labels for k, one in found.cuts.items()}
+    one, _ = null_tests(matrix, cuts, draws=39, seed=seed)
+    return found.choose(one.p_values) > 1
