@@ -15,7 +15,7 @@ from torch import Tensor
 from headwise.errors import HeadwiseError
 from headwise.types import Claim
 
-LEVEL = 0.05
+LEVEL = Claim.LEVEL
 """The share of false claims among those called supported that is put up with (false discovery rate)."""
 _ROUNDING = 1e-9
 
@@ -41,8 +41,8 @@ def corrected(p: Sequence[float]) -> list[float]:
     >>> corrected([])
     []
     """
-    if len(p) < 2:
-        return [float(one) for one in p]  # nothing to correct, nor to import for it
+    if not len(p):
+        return []
     from scipy.stats import false_discovery_control
 
     return [float(q) for q in false_discovery_control(np.asarray(p, dtype=np.float64))]
@@ -71,7 +71,7 @@ def claims(
 
 def claim(p: float, *, null: str, draws: int, group: str = "this test alone", fit: bool = True) -> Claim:
     """The claim of a single test, which needs no correction."""
-    return claims([p], null=null, draws=draws, group=group, fit=[fit])[0]
+    return Claim.alone(p, null=null, draws=draws, group=group, fit=fit)
 
 
 def sign_flips(

@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -277,6 +277,9 @@ class Claim:
     supported: p 0.001, q 0.004 against labels shuffled within prompts
     """
 
+    LEVEL: ClassVar = 0.05
+    """The share of false claims among those called supported that is put up with (false discovery rate)."""
+
     null: str
     """The null by name: what was drawn where nothing is there."""
     draws: int
@@ -289,6 +292,11 @@ class Claim:
     """Which tests were corrected together."""
     supported: bool
     """Whether the claim holds: q ≤ 0.05, and all else that the claim asks for."""
+
+    @classmethod
+    def alone(cls, p: float, *, null: str, draws: int, group: str, fit: bool = True) -> Claim:
+        """The claim of a single test, which needs no correction; ``fit`` says whether all else is met that is asked."""
+        return cls(null, draws, p, p, group, bool(p <= cls.LEVEL and fit))
 
     def to_json(self) -> dict[str, Any]:
         """Every field by its name."""

@@ -210,7 +210,9 @@ def test_an_explanation_says_whether_its_signals_are_specific() -> None:
     p = max(control["p"] for control in document["controls"]) if drawn else None
     taken = why.attention - document["after"]
     said = None if p is None else p <= 0.05
+    claim = document["specific"].pop("claim")
     assert document["specific"] == {"said": said, "value": pytest.approx(taken), "p": p}
+    assert (claim and claim["supported"]) == said and (claim and claim["p"]) == p
     assert [control["answer"] for control in document["controls"]] == [None] * len(document["controls"])
 
 

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from headwise.circuits.counterfactual import Outcome, Removal, outcomes, outcomes_and_leads
-from headwise.claims import claim
 from headwise.contrast.bank import BankFeature
 from headwise.model.edits import Edit
 from headwise.tracing.search import SideSignals
@@ -331,7 +330,7 @@ class Word:
         if not against:
             return cls(None, value)
         p, draws = max(against, key=lambda one: one[0])
-        made = claim(p, null=NULL, draws=draws, group=ALONE, fit=fit)
+        made = Claim.alone(p, null=NULL, draws=draws, group=ALONE, fit=fit)
         return cls(made.supported, value, p, made)
 
 
