@@ -156,7 +156,7 @@ def rank_one(runs: ResearchRuns) -> ResearchReading:
         if rank is not None
     )
     return ResearchReading(
-        f"median rank: {told}; in the default model a rotated basis gives 1, too, so this is no evidence",
+        f"median rank: {told}; in the default model a rotated basis gives 1 to 2, so that this is hardly evidence",
         None,
     )
 
