@@ -68,7 +68,7 @@ WORK: tuple[CommandWork, ...] = (
     ),
     # Moments of all heads, then the rows of the chosen ones, half of the texts for finding and half for testing.
     CommandWork("features", 240, passes=2.0, calls=400, calls_per_layer=20, together=16, held=0, tokens=TEXT),
-    CommandWork("explain --task", 100, passes=1.9, calls=500, calls_per_layer=300, held=16, asked=True),
+    CommandWork("explain (a task)", 100, passes=1.9, calls=500, calls_per_layer=300, held=16, asked=True),
     CommandWork(
         "circuits",
         300,
@@ -87,7 +87,7 @@ WORK: tuple[CommandWork, ...] = (
     # A capture of every text, and 16 cells explained per head.
     CommandWork("head", 120, passes=1.4, calls=1800, calls_per_layer=10, tokens=TEXT, together=16),
     CommandWork(
-        "head --all", 400, passes=2.0, calls=1000, calls_per_head=150, tokens=TEXT, together=16, held=4
+        "head (all heads)", 400, passes=2.0, calls=1000, calls_per_head=150, tokens=TEXT, together=16, held=4
     ),
     # The passes, and then the channels of all heads in halves and kinds of the texts.
     CommandWork(
