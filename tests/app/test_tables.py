@@ -11,6 +11,7 @@ import pytest
 from serving import served
 from toy_answers import small_model
 
+from headwise.app import tables
 from headwise.app.runs import Run
 from headwise.app.tables import PAGE, table_page, tables_of
 from headwise.errors import HeadwiseError
@@ -128,3 +129,25 @@ def test_tables_over_the_wire(folder: Path) -> None:
         ):
             assert app.ask("GET", f"/api/runs/{path}").status == 422, path
         assert app.ask("GET", "/api/runs/0/tables/firings", {"cookie": None}).status == 401
+
+
+def test_a_document_is_read_once_as_long_as_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps(Manifest.of("sinks", {}, {}, {}).to_json()))
+    document = tmp_path / "sinks.json"
+    document.write_text(json.dumps({"heads": [{"head": "L1H2"}]}))
+    read: list[Path] = []
+    plain = tables.jsons.read
+
+    def noted(path: Path, *more: str) -> object:
+        read.append(path)
+        return plain(path, *more)
+
+    monkeypatch.setattr(tables.jsons, "read", noted)
+    run = Run.named(tmp_path)
+    for _ in range(3):
+        assert [(one.name, one.rows) for one in tables_of(run)] == [("heads", 1)]
+    assert read.count(document) == 1
+    document.write_text(json.dumps({"heads": [{"head": "L1H2"}, {"head": "L1H3"}]}))
+    assert [(one.name, one.rows) for one in tables_of(run)] == [("heads", 2)]

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,25 @@ Values = dict[str, Any]
 
 def tables_of(run: Run) -> list[wire.TableEntry]:
     """The tables that can be read."""
-    return [wire.TableEntry(name=one.name, rows=one.count) for one in _tables(run)]
+    return list(_counted(run, _state_of(run.path)))
+
+
+def _state_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """What tells a folder from itself before a change."""
+    made = []
+    for path in sorted([*folder.glob("*.parquet"), *folder.glob("*.json")]):
+        try:
+            found = path.stat()
+        except OSError:
+            continue
+        made.append((path.name, found.st_mtime_ns, found.st_size))
+    return tuple(made)
+
+
+@lru_cache(maxsize=64)
+def _counted(run: Run, state: tuple[tuple[str, int, int], ...]) -> tuple[wire.TableEntry, ...]:
+    """Runs are listed again and again, and a document can be long: it is read once as long as nothing changes."""
+    return tuple(wire.TableEntry(name=one.name, rows=one.count) for one in _tables(run))
 
 
 def table_page(

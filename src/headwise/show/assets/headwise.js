@@ -1,4 +1,4 @@
-/*! headwise, from sources e95fda537d18abf31957a3717564965f24b92c7e3c943cd839e74d6687b6a7e1
+/*! headwise, from sources 9e1b7436fdaff91332b5623d6449972bcd7535945d77ac630803a150b1dda38b
 
 preact 11.2.0 (MIT)
 
