@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headwise.types import Side
     from headwise.why.row import RowExplanation
 
-ROWS, COLUMNS = 8, 6
+ROWS, COLUMNS = 8, 5
 """Writers and keys of a table; all columns do not fit a line."""
 
 
