@@ -153,6 +153,22 @@ def test_positions_are_aligned_and_can_be_corrected() -> None:
         _found(model, HERE, head="L3H1", query=0, key=0)
 
 
+def test_a_key_that_nobody_asked_for_is_one_that_stands_for_something() -> None:
+    model = tiny("llama", torch.float64)
+    here, there = [3, 14, 15, 9, 2, 6], [3, 40, 41, 42, 9, 2, 6]  # positions 1 and 2 have nobody
+    pattern = model.capture(here, want=("pattern",)).pattern[0]
+    for head in model.heads[-4:]:
+        found = explain_difference(model, here, there, head=head, query=-1, draws=19)
+        row = pattern[model.heads.index(head), -1].clone()
+        row[:3] = -1  # the first token, where heads rest, and those that nobody stands for
+        wanted = int(row.argmax())
+        assert found.here.cell.key == wanted and found.there.cell.key == found.alignment[wanted]
+    with pytest.raises(HeadwiseError, match="stands for the key at position 1"):
+        explain_difference(model, here, there, head="L3H1", query=-1, key=1)
+    with pytest.raises(HeadwiseError, match="nothing in the other prompt"):
+        explain_difference(model, [3, 4, 5], [6, 7, 8, 9], head="L3H1", draws=19, align={2: 0})
+
+
 @pytest.mark.real
 def test_the_default_model_tells_two_prompts_apart(
     smollm2: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -47,7 +47,7 @@ def row_report(found: RowExplanation, logits: Sequence[AttributionRow] = ()) -> 
             "subtitle",
             model=literal(found.model),
             head=str(found.head),
-            chosen=literal(f"{found.because}.".capitalize()),
+            chosen=literal(f"Chosen: {found.because}."),
         ),
         facts={
             "keys it sees": str(found.keys),
@@ -109,7 +109,9 @@ def _helped(found: RowExplanation, column: int, side: Side) -> str:
 def _rest(found: RowExplanation) -> str:
     if not found.rest:
         return "There are no others."
-    return f"The others, {len(found.rest)}, get {found.rest_attention:.3f} together."
+    many = len(found.rest) > 1
+    said = f"{len(found.rest)} others get" if many else "one other gets"
+    return f"The {said} {found.rest_attention:.3f}{' together' if many else ''}."
 
 
 def _why(found: RowExplanation) -> list[Block]:

@@ -18,7 +18,8 @@ from headwise.randomness import seeded
 from headwise.tokens import Prompt
 from headwise.tracing.mlps import SignedTotals
 from headwise.tracing.table import LogOddsTable, log_odds_table
-from headwise.types import Component, Head, Side
+from headwise.tracing.writes import PromptWrites
+from headwise.types import Cell, Component, Head, Side
 from headwise.why.controls import DRAWS
 from headwise.why.pair.exchange import Compared, Proven
 from headwise.why.pair.paired import PairedSide, alignment, cell_there, through
@@ -141,7 +142,8 @@ def difference_of(
         told("finding the question")
         places = alignment(here.token_ids, there.token_ids, align)
         found = _answer(model, here, there, answer, wrong)
-        question = _aligned(ask(model, here.up, here.tokens, found, head, query, key), places, head, key)
+        asked = ask(model, here.up, here.tokens, found, head, query, key)
+        question = asked if key is not None else _aligned(asked, here.up, there.up, places, query)
         cell = cell_there(question.cell, places, there.up, there.tokens)
         told("what differs")
         tables = (log_odds_table(here.up, question.cell), log_odds_table(there.up, cell))
@@ -202,11 +204,15 @@ def _answer(
     return found
 
 
-def _aligned(question: Question, places: Mapping[int, int], head: object, key: object) -> Question:
-    """Where the question was found and not asked, the strongest cell that has one that stands for it."""
+def _aligned(
+    question: Question, here: PromptWrites, there: PromptWrites, places: Mapping[int, int], query: object
+) -> Question:
+    """Where the key was found and not asked for, the strongest cell that has one that stands for it: of those that
+    were ranked, else of the same head."""
     cells = [question.cell, *(one.cell for one in question.runners_up)]
-    best = next((cell for cell in cells if cell.query in places and cell.key in places), cells[0])
-    if (head is not None and key is not None) or best == question.cell:
+    best = next((cell for cell in cells if cell.query in places and cell.key in places), None)
+    best = best or _strongest(question.cell, here, there, places, query)
+    if best is None or best == question.cell:
         return question
     rest = tuple(one for one in question.runners_up if one.cell != best)
     return replace(
@@ -215,6 +221,22 @@ def _aligned(question: Question, places: Mapping[int, int], head: object, key: o
         because=f"{question.because}; nothing in the other prompt stands for it, so the next one is compared",
         runners_up=rest,
     )
+
+
+def _strongest(
+    cell: Cell, here: PromptWrites, there: PromptWrites, places: Mapping[int, int], query: object
+) -> Cell | None:
+    """The strongest attention of a head among cells that have one that stands for them, the first token left out."""
+    rows = [row for row in places if row > 0] if query is None else [cell.query]
+    keys = [key for key in places if key > 0]
+    if not keys or any(row not in places for row in rows):
+        return None
+    layer = cell.head.layer
+    seen = here.visible(layer)[rows][:, keys]
+    seen &= there.visible(layer)[[places[row] for row in rows]][:, [places[key] for key in keys]]
+    pattern = here.stream.whole_pattern(cell.head, here.prompt, rows)[:, keys].masked_fill(~seen, -1.0)
+    row, key = divmod(int(pattern.argmax()), len(keys))
+    return Cell(cell.head, rows[row], keys[key]) if bool(seen[row, key]) else None
 
 
 def _one(model: Model, read: PromptReading, table: LogOddsTable, outcome: Outcome) -> OnePrompt:
