@@ -165,7 +165,7 @@ def test_a_key_that_nobody_asked_for_is_one_that_stands_for_something() -> None:
         assert found.here.cell.key == wanted and found.there.cell.key == found.alignment[wanted]
     with pytest.raises(HeadwiseError, match="stands for the key at position 1"):
         explain_difference(model, here, there, head="L3H1", query=-1, key=1)
-    with pytest.raises(HeadwiseError, match="nothing in the other prompt"):
+    with pytest.raises(HeadwiseError, match="there is nothing to compare"):
         explain_difference(model, [3, 4, 5], [6, 7, 8, 9], head="L3H1", draws=19, align={2: 0})
 
 
