@@ -232,8 +232,9 @@ def _strongest(
     if not keys or any(row not in places for row in rows):
         return None
     layer = cell.head.layer
-    seen = here.visible(layer)[rows][:, keys]
-    seen &= there.visible(layer)[[places[row] for row in rows]][:, [places[key] for key in keys]]
+    seen = here.visible(layer, torch.tensor(rows, device=here.device))[:, keys]
+    other = torch.tensor([places[row] for row in rows], device=there.device)
+    seen &= there.visible(layer, other)[:, [places[key] for key in keys]]
     pattern = here.stream.whole_pattern(cell.head, here.prompt, rows)[:, keys].masked_fill(~seen, -1.0)
     row, key = divmod(int(pattern.argmax()), len(keys))
     return Cell(cell.head, rows[row], keys[key]) if bool(seen[row, key]) else None
