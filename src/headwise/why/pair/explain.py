@@ -143,7 +143,9 @@ def difference_of(
         places = alignment(here.token_ids, there.token_ids, align)
         found = _answer(model, here, there, answer, wrong)
         asked = ask(model, here.up, here.tokens, found, head, query, key)
-        question = asked if key is not None else _aligned(asked, here.up, there.up, places, query)
+        question = asked
+        if head is None or key is None:
+            question = _aligned(asked, here.up, there.up, places, query, key)
         cell = cell_there(question.cell, places, there.up, there.tokens)
         told("what differs")
         tables = (log_odds_table(here.up, question.cell), log_odds_table(there.up, cell))
@@ -205,13 +207,19 @@ def _answer(
 
 
 def _aligned(
-    question: Question, here: PromptWrites, there: PromptWrites, places: Mapping[int, int], query: object
+    question: Question,
+    here: PromptWrites,
+    there: PromptWrites,
+    places: Mapping[int, int],
+    query: object,
+    key: object,
 ) -> Question:
-    """Where the key was found and not asked for, the strongest cell that has one that stands for it: of those that
+    """Where the question was found and not asked, the strongest cell that has one that stands for it: of those that
     were ranked, else of the same head."""
     cells = [question.cell, *(one.cell for one in question.runners_up)]
     best = next((cell for cell in cells if cell.query in places and cell.key in places), None)
-    best = best or _strongest(question.cell, here, there, places, query)
+    if best is None and key is None:
+        best = _strongest(question.cell, here, there, places, query)
     if best is None or best == question.cell:
         return question
     rest = tuple(one for one in question.runners_up if one.cell != best)
