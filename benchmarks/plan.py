@@ -55,7 +55,12 @@ def _random(folder: Path) -> str:
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 12, "num_attention_heads": 6}
+    sizes: dict[str, Any] = {
+        "hidden_size": 384,
+        "intermediate_size": 1024,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 6,
+    }
     LlamaForCausalLM(LlamaConfig(vocab_size=8000, **sizes)).save_pretrained(folder / "random")
     AutoTokenizer.from_pretrained(_small()).save_pretrained(folder / "random")
     return str(folder / "random")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toy_answers import small_model
@@ -180,7 +181,7 @@ def test_the_pace_of_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("given", [{"tokens": 0}, {"prompts": 0}])
-def test_nothing_to_plan_is_refused(given: dict[str, int]) -> None:
+def test_nothing_to_plan_is_refused(given: dict[str, Any]) -> None:
     ((name, _),) = given.items()
     with pytest.raises(HeadwiseError, match=f"{name}=0 leaves nothing to plan"):
         plan_work(sizes_of(DATA), PACE, available=1, **given)
