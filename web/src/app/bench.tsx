@@ -79,7 +79,7 @@ export const Bench = ({ server, place, go, prompt, cell, known = [] }: BenchProp
             <button type="button" class="small put-back" onClick={() => change([])}>
               put everything back
             </button>
-            {edits.length > 1 ? <Dose of="all of it together" least={0} value={place.dose} onDose={(dose) => go({ dose })} /> : null}
+            {edits.length > 1 ? <Dose of="all of it together" says="dose of all" least={0} value={place.dose} onDose={(dose) => go({ dose })} /> : null}
             <span class="soft" role="status">
               {running ? 'running the changed model …' : ''}
             </span>
@@ -97,9 +97,9 @@ const moved = (edits: readonly Edit[], from: number, to: number): Edit[] => edit
 /** What cannot be done the other way round: it has no dose below nothing. */
 const ONE_WAY: readonly Edit['kind'][] = ['sw', 'pa', 'cut'];
 
-const Dose = ({ of, least, value, onDose }: { of: string; least: number; value: number; onDose: (dose: number) => void }) => (
+const Dose = ({ of, says = 'dose', least, value, onDose }: { of: string; says?: string; least: number; value: number; onDose: (dose: number) => void }) => (
   <label class="dose" title={`1: all of it${least < 0 ? '; −1: as much again is added' : ''}`}>
-    dose <input type="range" min={least} max={1} step={0.25} value={value} aria-label={`Dose of ${of}`} onChange={(event) => onDose(Number(event.currentTarget.value))} /> <span class="n">{number(value, 2)}</span>
+    {says} <input type="range" min={least} max={1} step={0.25} value={value} aria-label={`Dose of ${of}`} onChange={(event) => onDose(Number(event.currentTarget.value))} /> <span class="n">{number(value, 2)}</span>
   </label>
 );
 

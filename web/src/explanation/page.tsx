@@ -90,7 +90,7 @@ const Pending = ({ title }: { title: string }) => (
 const Head = ({ data, host }: { data: GrowingDocument; host: Host }) => {
   const { answer, log_odds, relative } = data;
   const facts: [name: string, value: string, of?: string, values?: Values][] = [
-    ['attention', number(data.attention), 'attention', { A: data.attention }],
+    ['attention', number(data.attention), 'attention', { v: data.attention }],
     [log_odds ? `log-odds above an even row of ${log_odds.keys}` : 'log-odds above an even row', signed(log_odds?.total), 'log-odds', { A: data.attention, n: log_odds?.keys, v: log_odds?.total, error: log_odds?.error }],
     ...(data.role ? [['role on random tokens', data.role] as [string, string]] : []),
     ['answer', isolated(visible(answer.text))],

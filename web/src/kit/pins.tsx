@@ -12,8 +12,8 @@ export const pinned = (pins: readonly Pin[], { text, element }: Pin): Pin[] => {
 /** Patterns are sent in whole numbers, so the same attention differs a little from table to table. */
 const SAME = 1e-4;
 const valueOf = (element: Element): number => {
-  const { v, A } = JSON.parse(element.getAttribute('data-with') ?? '{}') as Record<string, number | null>;
-  return v ?? A ?? Number.NaN;
+  const { v } = JSON.parse(element.getAttribute('data-with') ?? '{}') as Record<string, number | null>;
+  return v ?? Number.NaN;
 };
 
 /** The cell of a table that has the same number; where there is none, the number itself. */
