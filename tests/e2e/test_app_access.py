@@ -29,7 +29,11 @@ SCREENS = {
         {"o": "L1H1@13<-4", "n": "L1H1@13<-4", "g": "mover=L1H1@13<-4"},
         ".node-panel .sentence",
     ),
-    "compare": ("/compare", {"p2": answer_lines(3)[1]["prompt"], "h": "L1H1"}, ".difference .sentence"),
+    "compare": (
+        "/compare",
+        {"p2": answer_lines(3)[1]["prompt"], "h": "L1H1", "al": "4=4"},
+        ".difference .sentence",
+    ),
     "runs": ("/runs", {}, ".begin-study"),
     "table": ("/runs", {"run": 0, "table": "heads"}, ".run-table tbody tr"),
     "wrong": ("/cell", {"h": "L99H9", "m": "another", "wt": "0" * 12}, "[role=alert]"),

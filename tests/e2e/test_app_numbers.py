@@ -50,7 +50,7 @@ def test_no_number_on_any_screen_is_without_its_meaning(tab: Tab) -> None:
         "/cell": (".howto", {}),
         "/heads": (".pictures canvas", {}),
         "/circuit": (".edges", {}),
-        "/compare": (".difference .sentence", {"p2": OTHER, "h": "L1H1"}),
+        "/compare": (".difference .sentence", {"p2": OTHER, "h": "L1H1", "al": "4=4"}),
     }
     for path, (shown, more) in screens.items():
         page = tab(path, p=PROMPT, **more)

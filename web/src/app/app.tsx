@@ -113,7 +113,8 @@ export const AppPage = ({ server }: { server: Server }) => {
       <Bar place={place} state={state} go={go} />
       <main id="screen" tabIndex={-1}>
         {place.screen === 'cell' ? null : <Takeaway server={server} place={place} state={state} />}
-        {there ? null : (
+        {/* Who was never let in has not lost the app. */}
+        {there || !state ? null : (
           <p class="note" role="alert">
             The app does not answer. What you typed is kept here; the page goes on when it is back.
           </p>

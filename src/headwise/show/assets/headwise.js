@@ -1,4 +1,4 @@
-/*! headwise, from sources b7ff5fcb022c99963c8abd22eff61886486b31d97cc153386cc774bb6cf76773
+/*! headwise, from sources 7a626d9af08891b64c64f6ad159d5970ffceb8afb8db5b5624e6273e8fcb56a8
 
 preact 11.2.0 (MIT)
 
