@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -83,7 +84,7 @@ def random_model(seed: int) -> Model:
         num_key_value_heads=3,
         max_position_embeddings=64,
     )
-    hf = LlamaForCausalLM(config).eval().requires_grad_(False)
+    hf: Any = LlamaForCausalLM(config).eval().requires_grad_(False)
     for (
         layer
     ) in hf.model.layers:  # heads that would attend almost evenly would have nothing to be mistaken for
