@@ -85,9 +85,8 @@ def random_model(seed: int) -> Model:
         max_position_embeddings=64,
     )
     hf: Any = LlamaForCausalLM(config).eval().requires_grad_(False)
-    for (
-        layer
-    ) in hf.model.layers:  # heads that would attend almost evenly would have nothing to be mistaken for
+    # Heads that attend almost evenly would have nothing to be mistaken for.
+    for layer in hf.model.layers:
         layer.self_attn.q_proj.weight.mul_(3.0)
     return Model(hf, name="random")
 
