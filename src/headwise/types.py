@@ -295,7 +295,21 @@ class Claim:
 
     @classmethod
     def alone(cls, p: float, *, null: str, draws: int, group: str, fit: bool = True) -> Claim:
-        """The claim of a single test, which needs no correction; ``fit`` says whether all else is met that is asked."""
+        """The claim of a single test, which needs no correction.
+
+        Parameters
+        ----------
+        p:
+            Its p-value.
+        null:
+            What it was compared with.
+        draws:
+            How many draws of the null there were.
+        group:
+            The claims that it was corrected with, which here is itself.
+        fit:
+            Whether all else is met that the claim asks for.
+        """
         return cls(null, draws, p, p, group, bool(p <= cls.LEVEL and fit))
 
     def to_json(self) -> dict[str, Any]:
