@@ -118,17 +118,26 @@ def test_shift_and_an_arrow_go_to_the_strongest_cell_that_way(tab: Tab) -> None:
     assert page.locator(".spot .at").all_inner_texts() == [str(below), str(left)]
 
 
+def at_rest(figure: Any) -> Any:
+    """Where a figure is once nothing that arrives late moves it any more."""
+    before = None
+    while (now := figure.bounding_box()) != before:
+        before = now
+        figure.page.wait_for_timeout(400)
+    return now
+
+
 def test_a_panel_fills_the_window_and_escape_puts_it_back(tab: Tab) -> None:
     for panel, more in {"figure.map": {}, "figure.effect": {"e": "cut"}}.items():
         page = proved(tab("/cell", p=PROMPT, **more))
         figure = page.locator(panel)
-        before = figure.bounding_box()
+        before = at_rest(figure)
         figure.locator("> .fills").click()
         assert figure.bounding_box() == {"x": 0, "y": 0, "width": 1280, "height": 900}
         # Nothing is above it.
         assert figure.evaluate("one => one.contains(document.elementFromPoint(640, 12))")
         page.keyboard.press("Escape")
-        after = figure.bounding_box()
+        after = at_rest(figure)
         assert (after["width"], after["height"]) == (before["width"], before["height"])
         assert page.locator("figure:visible").count() == page.locator("figure:visible > .fills").count()
 

@@ -156,7 +156,9 @@ def test_the_document_has_the_keys_that_were_promised() -> None:
         assert {"writers", "signals", "after"} <= set(document["cause"][side])
     assert set(document["place"]) == {"content", "place", "interaction", "level"}
     assert set(document["consequence"]) == {"raised", "lowered", "direct", "path", "summed"}
-    assert all(set(word) == {"said", "value", "p"} for word in document["verdict"].values())
+    assert all(set(word) == {"said", "value", "p", "claim"} for word in document["verdict"].values())
+    tested = [word for word in document["verdict"].values() if word["p"] is not None]
+    assert tested and all(word["claim"]["p"] == word["p"] for word in tested)
     assert set(document["verdict"]) == {"specific", "redundant", "matters"}
     assert set(document["basis"]) == {"kind", "frame", "hash"}
 

@@ -52,7 +52,14 @@ export const AppPage = ({ server }: { server: Server }) => {
     },
     [server],
   );
-  useEffect(() => server.address.listen(() => setPlace(placeOf(server.address.read()))), [server]);
+  useEffect(
+    () =>
+      server.address.listen(() => {
+        now.current = placeOf(server.address.read());
+        setPlace(now.current);
+      }),
+    [server],
+  );
   useEffect(() => {
     // A link to a prompt that is kept on this machine.
     const wanted = unread(server.address.read());

@@ -12,7 +12,7 @@ import { Bench } from './bench';
 import { edit, format, nameOf, parse } from './edits';
 import { useExplained } from './explaining';
 import { up } from './keys';
-import { DRAWS, NOWHERE } from './place';
+import { DRAWS, NOWHERE, placeOf, urlOf } from './place';
 import { fitting, namesIn } from './named-runs';
 import { Takeaway } from './takeaway';
 
@@ -20,7 +20,9 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
   const id = prompt?.id ?? null;
   const { head, query, key, answer, wrong, tau, draws, seed, features } = place;
   const names = namesIn(place, state);
-  const { shown, stage, trouble, stop } = useExplained({ server, read, id: state ? id : null, ask: { head, query, key, answer, wrong, tau, draws, seed, features, names }, onFound: (found) => go(found, 'replace') });
+  // Back may have led elsewhere before the question was heard, which must not be written over that place.
+  const onFound = (found: { head: string; query: number; key: number }) => urlOf(placeOf(server.address.read())) === urlOf(place) && go(found, 'replace');
+  const { shown, stage, trouble, stop } = useExplained({ server, read, id: state ? id : null, ask: { head, query, key, answer, wrong, tau, draws, seed, features, names }, onFound });
 
   const explain = useCallback((cell: Cell) => go({ screen: 'cell', ...cell, edits: '' }), [go]);
   // A new host with every tick: the table is drawn again.

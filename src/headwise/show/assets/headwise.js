@@ -1,4 +1,4 @@
-/*! headwise, from sources 7a626d9af08891b64c64f6ad159d5970ffceb8afb8db5b5624e6273e8fcb56a8
+/*! headwise, from sources f96da6e08f151127f0066af7c3adf2bdc17d52bc8c28a04b0c4627f828c0861f
 
 preact 11.2.0 (MIT)
 
