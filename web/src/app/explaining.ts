@@ -55,6 +55,8 @@ export const useExplained = ({ server, read, id, ask, onFound }: Asking) => {
           setShown((before) => ({ job: told.job, known: { ...(before?.job === told.job ? before.known : {}), ...told.part }, whole: false }));
           const { head, query, key } = told.part ?? {};
           if (told.step !== 'question' || head === undefined || query === undefined || key === undefined) return;
+          // Where something else is wanted by now, what was found must not be written over it.
+          if (asked.current !== keyOf(now.current.id ?? '', now.current.ask)) return;
           // A question that was found has an address of its own, and is not asked twice.
           asked.current = keyOf(now.current.id ?? '', { ...now.current.ask, head, query, key });
           now.current.onFound?.({ head, query, key });

@@ -1,4 +1,4 @@
-/*! headwise, from sources f96da6e08f151127f0066af7c3adf2bdc17d52bc8c28a04b0c4627f828c0861f
+/*! headwise, from sources 429da1dc8a5bdfe570d59f4c6e1ac85c0d08fe88b50932588af9b77d46cedfa2
 
 preact 11.2.0 (MIT)
 
