@@ -189,3 +189,15 @@ def test_the_default_model_tells_two_prompts_apart(
     assert "L19H2 reading ' John' here" in printed and "page:" in printed
     assert max(map(len, printed.splitlines()[:-1])) <= 100
     assert "Both prompts" in page.read_text(encoding="utf-8")
+
+
+def test_a_head_named_alone_is_asked_where_the_prompts_part_it_most() -> None:
+    model, other = tiny("llama"), [*HERE[:6], 44, *HERE[7:]]
+    found = explain_difference(model, HERE, other, head="L2H1", draws=19)
+    heads = [headwise.Head(2, 1)]
+    patterns = [model.capture([ids], heads=heads, want=("pattern",)).pattern[0, 0] for ids in (HERE, other)]
+    apart = (patterns[0] - patterns[1]).abs()[1:, 1:]
+    row, key = divmod(int(apart.argmax()), apart.shape[1])
+    assert (found.here.cell.query, found.here.cell.key) == (row + 1, key + 1)
+    # Before the prompts part there is nothing to compare.
+    assert found.here.cell.query >= 6 and "differs most" in found.question.because

@@ -71,7 +71,7 @@ def explain_difference(
     against:
         The other prompt.
     head:
-        The head, such as ``L22H4``; alone, its strongest attention is taken.
+        The head, such as ``L22H4``; alone, the cell in which its attention differs most is taken.
     query:
         The token of ``prompt`` that attends, as text or position.
     key:
@@ -144,7 +144,9 @@ def difference_of(
         found = _answer(model, here, there, answer, wrong)
         asked = ask(model, here.up, here.tokens, found, head, query, key)
         question = asked
-        if head is None or key is None:
+        if head is not None and query is None and key is None:
+            question = _differing(asked, here.up, there.up, places)
+        elif head is None or key is None:
             question = _aligned(asked, here.up, there.up, places, query, key)
         cell = cell_there(question.cell, places, there.up, there.tokens)
         told("what differs")
@@ -231,21 +233,54 @@ def _aligned(
     )
 
 
+def _differing(
+    question: Question, here: PromptWrites, there: PromptWrites, places: Mapping[int, int]
+) -> Question:
+    """Of a head that was named alone, the cell whose attention differs most between the prompts: before they part, its
+    strongest one would say nothing."""
+    best = _largest(
+        question.cell.head, here, there, places, [row for row in places if row > 0], differing=True
+    )
+    if best is None or best == question.cell:
+        return _aligned(question, here, there, places, None, None) if best is None else question
+    because = f"of {best.head}'s attention, it differs most between the two prompts"
+    return replace(question, cell=best, because=because, runners_up=())
+
+
 def _strongest(
     cell: Cell, here: PromptWrites, there: PromptWrites, places: Mapping[int, int], query: object
 ) -> Cell | None:
     """The strongest attention of a head among cells that have one that stands for them, the first token left out."""
     rows = [row for row in places if row > 0] if query is None else [cell.query]
+    return _largest(cell.head, here, there, places, rows) if all(row in places for row in rows) else None
+
+
+def _largest(
+    head: Head,
+    here: PromptWrites,
+    there: PromptWrites,
+    places: Mapping[int, int],
+    rows: Sequence[int],
+    *,
+    differing: bool = False,
+) -> Cell | None:
+    """The largest attention, or difference of attention, among cells that both prompts have."""
     keys = [key for key in places if key > 0]
-    if not keys or any(row not in places for row in rows):
+    if not keys or not rows:
         return None
-    layer = cell.head.layer
-    seen = here.visible(layer, torch.tensor(rows, device=here.device))[:, keys]
-    other = torch.tensor([places[row] for row in rows], device=there.device)
-    seen &= there.visible(layer, other)[:, [places[key] for key in keys]]
-    pattern = here.stream.whole_pattern(cell.head, here.prompt, rows)[:, keys].masked_fill(~seen, -1.0)
-    row, key = divmod(int(pattern.argmax()), len(keys))
-    return Cell(cell.head, rows[row], keys[key]) if bool(seen[row, key]) else None
+    other = [places[row] for row in rows]
+    seen = here.visible(head.layer, torch.tensor(rows, device=here.device))[:, keys]
+    seen &= there.visible(head.layer, torch.tensor(other, device=there.device))[
+        :, [places[key] for key in keys]
+    ]
+    values = here.stream.whole_pattern(head, here.prompt, rows)[:, keys]
+    if differing:
+        values = (
+            values - there.stream.whole_pattern(head, there.prompt, other)[:, [places[key] for key in keys]]
+        ).abs()
+    values = values.masked_fill(~seen, -1.0)
+    row, key = divmod(int(values.argmax()), len(keys))
+    return Cell(head, rows[row], keys[key]) if bool(seen[row, key]) else None
 
 
 def _one(model: Model, read: PromptReading, table: LogOddsTable, outcome: Outcome) -> OnePrompt:
