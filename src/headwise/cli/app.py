@@ -33,7 +33,7 @@ def _no_file(value: Path | None) -> Path | None:
 
 @app.command("app")
 def open_app(
-    prompt: Annotated[str | None, typer.Argument(help="The text to begin with.")] = None,
+    prompt: Annotated[str | None, typer.Argument(help="The text to begin with.", metavar="PROMPT")] = None,
     model: options.Model = None,
     also: Annotated[
         list[str] | None,
@@ -52,7 +52,8 @@ def open_app(
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes any that is free.")
+        int,
+        typer.Option(min=0, max=65535, help="The port to listen on; 0 takes any that is free.", metavar="N"),
     ] = 0,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the link in the browser.")

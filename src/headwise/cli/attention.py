@@ -20,7 +20,9 @@ def attention(
     prompt: options.Prompt = None,
     to: Annotated[
         list[str] | None,
-        typer.Option("--to", help="A token to look at, as text or position; may be repeated."),
+        typer.Option(
+            "--to", help="A token to look at, as text or position; may be repeated.", metavar="TOKEN"
+        ),
     ] = None,
     query: options.Query = "-1",
     top: options.Top = 5,

@@ -24,7 +24,7 @@ def circuits(
     task: options.AnswerTask,
     out: options.RequiredOut,
     prompts: Annotated[
-        int | None, typer.Option(min=1, help="How many prompts; default 300, of a file all.")
+        int | None, typer.Option(min=1, help="How many prompts; default 300, of a file all.", metavar="N")
     ] = None,
     workers: sharing.Workers = None,
     ray: sharing.Ray = None,

@@ -19,7 +19,9 @@ app = new_app(
 @app.command()
 def doctor(
     model: options.ModelArgument = None,
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Branch, tag or commit of a hub model.", metavar="REV")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Check a model: captured numbers against the model's own, each with its error and tolerance.

@@ -55,6 +55,7 @@ def explain(
         typer.Option(
             min=1,
             help="With --only: how many channels, or signals on each side, to show; with --row: how many keys.",
+            metavar="N",
         ),
     ] = 10,
     row: Annotated[

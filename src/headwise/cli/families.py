@@ -38,7 +38,9 @@ def families(
     no_causality: Annotated[
         bool, typer.Option("--no-causality", help="Leave out edited passes; no model is loaded.")
     ] = False,
-    sample: Annotated[int, typer.Option(min=2, help="Prompts per family used for edited passes.")] = 40,
+    sample: Annotated[
+        int, typer.Option(min=2, help="Prompts per family used for edited passes.", metavar="N")
+    ] = 40,
     names: options.Names = None,
     seed: options.Seed = 0,
     model: options.Model = None,

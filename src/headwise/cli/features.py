@@ -53,24 +53,32 @@ def features(
     texts: Annotated[
         int, typer.Option(min=24, max=100_000, help="Without labels: texts at most.", metavar="N")
     ] = 240,
-    prompts: Annotated[int | None, typer.Option(min=1, help="Prompts to fit each contrast on.")] = None,
+    prompts: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="binding, filter: prompts to fit each contrast on; default 600.", metavar="N"
+        ),
+    ] = None,
     test: Annotated[
-        int | None, typer.Option(min=1, help="Prompts to test on; default: a third of --prompts.")
+        int | None,
+        typer.Option(min=1, help="Prompts to test on; default: a third of --prompts.", metavar="N"),
     ] = None,
     scan: Annotated[
-        int | None, typer.Option(min=1, help="Prompts to scan heads on; default: a third of --prompts.")
+        int | None,
+        typer.Option(min=1, help="Prompts to scan heads on; default: a third of --prompts.", metavar="N"),
     ] = None,
     through_model: Annotated[
         bool, typer.Option("--through-model", help="Also run the edited forward pass and report the answers.")
     ] = False,
-    answers: Annotated[int, typer.Option(min=2, help="Test prompts for --through-model.")] = 64,
+    answers: Annotated[int, typer.Option(min=2, help="Test prompts for --through-model.", metavar="N")] = 64,
     draws: Annotated[
-        int, typer.Option(min=100, help="Subspaces that mean nothing to compare with, of each kind.")
+        int,
+        typer.Option(min=100, help="Meaningless subspaces of each kind to compare with.", metavar="N"),
     ] = 200,
     energy: Annotated[
-        float, typer.Option(min=0, max=1, help="Energy that the published rank rule must reach.")
+        float, typer.Option(min=0, max=1, help="Energy that the published rank rule must reach.", metavar="P")
     ] = 0.99,
-    max_rank: Annotated[int, typer.Option(min=1, help="Dimensions of a subspace at most.")] = 9,
+    max_rank: Annotated[int, typer.Option(min=1, help="Dimensions of a subspace at most.", metavar="N")] = 9,
     contrasts: Annotated[
         str | None, typer.Option(help="binding: some of order,lexical,reflexive.", metavar="NAMES")
     ] = None,
@@ -80,9 +88,11 @@ def features(
     pairs: words.Pairs = None,
     categories: words.Categories = None,
     items: Annotated[
-        int | None, typer.Option(min=1, help="filter: items of each category in a list.")
+        int | None, typer.Option(min=1, help="filter: items of each category in a list.", metavar="N")
     ] = None,
-    hold_out: Annotated[str | None, typer.Option(help="JSONL: the group that is held out.")] = None,
+    hold_out: Annotated[
+        str | None, typer.Option(help="JSONL: the group that is held out.", metavar="GROUP")
+    ] = None,
     jitter: words.Jitter = False,
     format: words.Format = None,
     umap: Annotated[bool, typer.Option("--umap", help="Add UMAP pictures to the report (slow).")] = False,

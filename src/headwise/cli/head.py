@@ -43,8 +43,10 @@ def head(
             min=1, help="Texts or prompts to read.", metavar="N", show_default="120 for one head, 400 for all"
         ),
     ] = None,
-    tokens: Annotated[int, typer.Option(min=8, help="Tokens of each text to read.")] = 64,
-    cells: Annotated[int, typer.Option(min=1, help="Cells of each head to explain, one per text.")] = 16,
+    tokens: Annotated[int, typer.Option(min=8, help="Tokens of each text to read.", metavar="N")] = 64,
+    cells: Annotated[
+        int, typer.Option(min=1, help="Cells of each head to explain, one per text.", metavar="N")
+    ] = 16,
     basis: options.Basis = "singular",
     names: options.Names = None,
     seed: options.Seed = 0,

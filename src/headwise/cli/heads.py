@@ -42,7 +42,7 @@ def heads(
         ),
     ] = None,
     basis: options.Basis = "singular",
-    prompts: Annotated[int, typer.Option(min=4, help="Prompts to scan on.")] = 200,
+    prompts: Annotated[int, typer.Option(min=4, help="Prompts to scan on.", metavar="N")] = 200,
     top: options.Top = 10,
     pairs: options.Pairs = None,
     categories: options.Categories = None,

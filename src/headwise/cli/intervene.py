@@ -37,9 +37,15 @@ def intervene(
     ] = None,
     edges: Annotated[
         list[str] | None,
-        typer.Option("--edges", help="'SOURCE -> TARGET', or a node for all edges into it; may be repeated."),
+        typer.Option(
+            "--edges",
+            help="'SOURCE -> TARGET', or a node for all edges into it; may be repeated.",
+            metavar="EDGE",
+        ),
     ] = None,
-    top: Annotated[int | None, typer.Option(min=1, help="The N heaviest edges (default 5).")] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="The N heaviest edges (default 5).", metavar="N")
+    ] = None,
     action: Annotated[
         Literal["remove", "boost", "patch"], typer.Option(help="What is done to the edges.")
     ] = "remove",
@@ -66,7 +72,7 @@ def intervene(
             metavar="TASK",
         ),
     ] = None,
-    prompts: Annotated[int, typer.Option(min=2, help="With --task: how many prompts.")] = 40,
+    prompts: Annotated[int, typer.Option(min=2, help="With --task: how many prompts.", metavar="N")] = 40,
     out: options.Out = None,
     scope: Annotated[
         Literal["local", "global"] | None,

@@ -25,7 +25,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "attention": "which heads attend from where to where, and the model's answer",
         "explain": "why does this head attend here? what, who, and proof",
         "trace": "trace an answer to the circuit that made it",
-        "intervene": "remove or boost edges of a circuit and see what the model does",
+        "intervene": "remove edges of a circuit, or silence heads, and see what changes",
     },
     "Find in many": {
         "heads": "rank every head of the model on a task",
@@ -35,7 +35,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "families": "families of a run's circuits: how many, what differs, are they causal",
         "sinks": "which heads park attention, which signals make them, and proof",
         "name": "what heads and signals respond to, in words tested on other texts",
-        "sparsity": "how few channels carry a task's attention, beside rotated ones",
+        "sparsity": "how few channels carry a task's attention, beside five nulls",
     },
     "Worlds with known answers": {"toy": "payload, alignment, training"},
     "The research behind it": {"reproduce": "the paper's or the talk's figures and tables, made again"},

@@ -41,7 +41,7 @@ def models(
         print(_bold(line) if number == 0 else printable(line))
 
 
-@app.command()
+@app.command(short_help="Fetch a model, check it and convert it once.")
 def get(
     name: Annotated[
         str,
@@ -72,7 +72,9 @@ def get(
 
 @app.command()
 def remove(
-    name: Annotated[str, typer.Argument(help="A name that `headwise models` lists as ready.")],
+    name: Annotated[
+        str, typer.Argument(help="A name that `headwise models` lists as ready.", metavar="NAME")
+    ],
 ) -> None:
     """Delete a model from the cache."""
     from headwise.model.loading import store

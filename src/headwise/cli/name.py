@@ -37,9 +37,11 @@ def name(
             metavar="CORPUS",
         ),
     ] = None,
-    texts: Annotated[int, typer.Option(min=2, help="Texts of the corpus to read.")] = 1500,
-    tokens: Annotated[int, typer.Option(min=16, help="Tokens of each text to read.")] = 64,
-    top: Annotated[int, typer.Option(min=1, help="Subjects to name; of circuits, the strongest.")] = 500,
+    texts: Annotated[int, typer.Option(min=2, help="Texts of the corpus to read.", metavar="N")] = 1500,
+    tokens: Annotated[int, typer.Option(min=16, help="Tokens of each text to read.", metavar="N")] = 64,
+    top: Annotated[
+        int, typer.Option(min=1, help="Subjects to name; of circuits, the strongest.", metavar="N")
+    ] = 500,
     by: Annotated[
         Literal["rules", "llm", "both"],
         typer.Option(help="Who gives names: rules, a language model, or both side by side."),

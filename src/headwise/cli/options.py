@@ -319,7 +319,7 @@ TaskOption = Annotated[
         autocompletion=_starting(names.ANSWERS),
     ),
 ]
-Pairs = Annotated[int | None, typer.Option(min=2, help="binding: entity–box pairs in a prompt.")]
+Pairs = Annotated[int | None, typer.Option(min=2, help="binding: entity–box pairs in a prompt.", metavar="N")]
 Categories = Annotated[
     str | None, typer.Option(help="filter: 5, 13 or a list of names.", metavar="NAMES", callback=_text)
 ]

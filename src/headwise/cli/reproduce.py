@@ -29,7 +29,8 @@ def reproduce(
     work: Annotated[
         Literal["paper", "talk"],
         typer.Argument(
-            help="paper: contrastive covariances in QK space; talk: attention from first principles."
+            help="paper: contrastive covariances in QK space; talk: attention from first principles.",
+            metavar="WORK",
         ),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="Everything at a small size, in minutes.")] = False,

@@ -23,20 +23,29 @@ app = new_app(
 def sinks(
     task: options.OptionalTask = None,
     prompts: Annotated[
-        int, typer.Option(min=4, help="Prompts to measure attention on (60 texts come with headwise).")
+        int,
+        typer.Option(
+            min=4, help="Prompts to measure attention on (60 texts come with headwise).", metavar="N"
+        ),
     ] = 60,
     texts: Annotated[
         Path | None,
         typer.Option(help="Your own texts: a file, one per line.", metavar="FILE", callback=options.readable),
     ] = None,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Minimum mean attention for a token to count as a sink.")
+        float,
+        typer.Option(
+            min=0, max=1, help="Minimum mean attention for a token to count as a sink.", metavar="P"
+        ),
     ] = 0.3,
     parked: Annotated[
-        float, typer.Option(min=0, max=1, help="Minimum attention on sinks for a head to count as parked.")
+        float,
+        typer.Option(
+            min=0, max=1, help="Minimum attention on sinks for a head to count as parked.", metavar="P"
+        ),
     ] = 0.5,
-    traced: Annotated[int, typer.Option(min=2, help="Prompts to trace signals in.")] = 24,
-    proved: Annotated[int, typer.Option(min=1, help="Prompts to remove signals in.")] = 6,
+    traced: Annotated[int, typer.Option(min=2, help="Prompts to trace signals in.", metavar="N")] = 24,
+    proved: Annotated[int, typer.Option(min=1, help="Prompts to remove signals in.", metavar="N")] = 6,
     names: options.Names = None,
     seed: options.Seed = 0,
     model: options.Model = None,

@@ -14,7 +14,8 @@ from headwise.cli.progress import stage_bars
 from headwise.cli.verb import new_app
 
 app = new_app(
-    "Split the attention that a task's circuits use over channels, beside rotated directions.", loads=True
+    "Split the attention that a task's circuits use over channels, beside five nulls without features.",
+    loads=True,
 )
 
 
@@ -23,12 +24,15 @@ def sparsity(
     context: typer.Context,
     task: options.AnswerTask,
     heads: options.Heads = "auto",
-    prompts: Annotated[int, typer.Option(min=2, help="Prompts to trace.")] = 60,
-    rotations: Annotated[int, typer.Option(min=1, help="Random rotations to compare with.")] = 8,
+    prompts: Annotated[int, typer.Option(min=2, help="Prompts to trace.", metavar="N")] = 60,
+    rotations: Annotated[
+        int, typer.Option(min=1, help="Random rotations of the published control.", metavar="N")
+    ] = 8,
     checkpoints: Annotated[
         list[str] | None,
         typer.Option(
-            help="Follow the last one's cells through these, in order: model folders, or name@revision."
+            help="Follow the last one's cells through these, in order: model folders, or name@revision.",
+            metavar="MODEL",
         ),
     ] = None,
     seed: options.Seed = 0,
@@ -38,7 +42,7 @@ def sparsity(
     ray: sharing.Ray = None,
     as_json: options.Json = False,
 ) -> None:
-    """Split the attention that a task's circuits use over channels, beside rotated directions."""
+    """Split the attention that a task's circuits use over channels, beside five nulls without features."""
     if checkpoints is not None:
         used = ("task", "prompts", "rotations", "checkpoints", "seed", "out", "as_json")
         options.refuse_unused(context, used, "is not used with --checkpoints")

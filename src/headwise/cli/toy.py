@@ -43,15 +43,19 @@ def _ranks(text: str) -> tuple[int, ...]:
         raise HeadwiseError(f"{text!r} is not a list of ranks: write it as 3,3 or 2,2,3") from None
 
 
-@app.command()
+@app.command(short_help="Heads that retrieve a payload: ranks, subspaces, swaps.")
 def payload(
-    d_head: Annotated[int, typer.Option(min=1, help="Head dimension; the paper has 8 and 16.")] = 8,
+    d_head: Annotated[
+        int, typer.Option(min=1, help="Head dimension; the paper has 8 and 16.", metavar="D")
+    ] = 8,
     latents: Annotated[
         Literal["discrete", "gaussian"], typer.Option(help="What the latents are.")
     ] = "discrete",
-    r1: Annotated[int, typer.Option(min=1, help="Rank of the first latent.")] = 3,
-    r2: Annotated[int, typer.Option(min=1, help="Rank of the second latent.")] = 3,
-    ranks: Annotated[str | None, typer.Option(help="Ranks of any number of latents, such as 2,2,3.")] = None,
+    r1: Annotated[int, typer.Option(min=1, help="Rank of the first latent.", metavar="R")] = 3,
+    r2: Annotated[int, typer.Option(min=1, help="Rank of the second latent.", metavar="R")] = 3,
+    ranks: Annotated[
+        str | None, typer.Option(help="Ranks of any number of latents, such as 2,2,3.", metavar="RANKS")
+    ] = None,
     grid: Annotated[
         bool, typer.Option("--grid", help="The paper's whole grid as one batched training.")
     ] = False,
@@ -63,10 +67,12 @@ def payload(
         Literal["fast", "paper"], typer.Option(help="fast: lr 2e-3; paper: lr 1e-4.")
     ] = "fast",
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Stop every cell after this many steps at the latest.")
+        int | None,
+        typer.Option(min=1, help="Stop every cell after this many steps at the latest.", metavar="N"),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Triplets and swap samples, instead of the paper's numbers.")
+        int | None,
+        typer.Option(min=1, help="Triplets and swap samples, instead of the paper's numbers.", metavar="N"),
     ] = None,
     seed: options.Seed = 0,
     out: options.Out = None,
@@ -128,19 +134,19 @@ def _short(ranks: Any) -> str:
     return ",".join(map(str, ranks))
 
 
-@app.command()
+@app.command(short_help="Do singular vectors turn to the features attended by?")
 def alignment(
     case: Annotated[
         Literal["none", "pair", "pairs"],
         typer.Option(help="none: no head; pair: one attended pair; pairs: twenty."),
     ] = "pair",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds train side by side.")] = 8,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds train side by side.", metavar="N")] = 8,
     sweep: Annotated[
         Literal["probability", "lambda", "features", "head", "context", "interference"] | None,
         typer.Option(help="Vary one setting instead; interference: of planted features."),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Training steps, instead of the case's own.")
+        int | None, typer.Option(min=1, help="Training steps, instead of the case's own.", metavar="N")
     ] = None,
     seed: options.Seed = 0,
     out: options.Out = None,
@@ -213,14 +219,18 @@ def _swept(value: dict[str, Any]) -> str:
     )
 
 
-@app.command()
+@app.command(short_help="Does attention become sparse as a small model learns?")
 def training(
-    steps: Annotated[int | None, typer.Option(min=1, help="Training steps of the small model.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps of the small model.", metavar="N")
+    ] = None,
     checkpoints: Annotated[
         list[str] | None,
-        typer.Option(help="Measure these instead: model folders, or name@revision, in order."),
+        typer.Option(
+            help="Measure these instead: model folders, or name@revision, in order.", metavar="MODEL"
+        ),
     ] = None,
-    prompts: Annotated[int, typer.Option(min=1, help="Test sentences per checkpoint.")] = 200,
+    prompts: Annotated[int, typer.Option(min=1, help="Test sentences per checkpoint.", metavar="N")] = 200,
     seed: options.Seed = 0,
     out: options.Out = None,
     as_json: options.Json = False,

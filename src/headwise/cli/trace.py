@@ -24,11 +24,17 @@ def trace(
     answer: options.Answer = None,
     wrong: options.Wrong = None,
     top_k: Annotated[
-        int | None, typer.Option(min=1, help="Start from the probability of the K most likely tokens.")
+        int | None,
+        typer.Option(min=1, help="Start from the probability of the K most likely tokens.", metavar="K"),
     ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Start from the smallest set of tokens whose probability reaches P."),
+        typer.Option(
+            min=0,
+            max=1,
+            help="Start from the smallest set of tokens whose probability reaches P.",
+            metavar="P",
+        ),
     ] = None,
     mode: options.Mode = "exact",
     tau: options.Tau = None,
