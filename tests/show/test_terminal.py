@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from headwise.circuits.faithfulness import Faithfulness
 from headwise.cli.main import main
 from headwise.cli.progress import live_bar, stage_bars, timed_bar
 from headwise.errors import HeadwiseError
 from headwise.progress import Working, drawn_by
+from headwise.show.circuits.terminal import effects_table
 from headwise.show.kit.terminal import PlainConsole, attention_table, console
 from headwise.show.kit.terminal import table as rows_table
+from headwise.types import Claim
 
 NASTY = "\x1b]0;owned\x9c\x9b31m[/x][link=https://a.b]:smile: \u202eabc"
 SHOWN = r"\x1b]0;owned\x9c\x9b31m[/x][link=https://a.b]:smile: \u202eabc"
@@ -129,3 +133,35 @@ def test_headers_that_leave_no_room_for_the_cells_take_two_lines(capsys: pytest.
     assert "in own prompts" in shown[0] and "(control)" in shown[1]
     console().print(rows_table(columns[:3], [row[:3]]))
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_circuit_that_beats_matched_ones_is_not_called_sufficient(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A sixth of the answer kept is more than matched circuits keep, and far from all of it."""
+    yes = Claim(null="matched circuits", draws=20, p=0.048, q=0.048, group="", supported=True)
+    found = Faithfulness(
+        firings=26,
+        clean=4.0,
+        none=-2.0,
+        outside_ablated=-2.0,
+        inside_ablated=-3.0,
+        random_outside_ablated=(-2.0,),
+        random_inside_ablated=(3.8,),
+        matched_outside_ablated=(-2.1,),
+        matched_inside_ablated=(3.0,),
+        others=4,
+        resampled_none=0.1,
+        resampled_outside=0.64,
+        resampled_inside=0.2,
+        matched_resampled_outside=(0.28,),
+        necessary=yes,
+        sufficient=yes,
+        sufficient_by_means=replace(yes, q=0.2, supported=False),
+    )
+    console().print(effects_table([], found))
+    shown = capsys.readouterr().out
+    assert "16% kept; matched circuits 7%" in shown and "against 20 matched circuits:" in shown
+    assert "it keeps more, everything outside resampled: supported (p 0.048, q 0.048)" in shown
+    assert "it keeps more, everything outside at its mean: not supported" in shown
+    assert "sufficient" not in shown
