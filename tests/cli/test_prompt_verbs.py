@@ -151,7 +151,7 @@ def test_a_channel_that_works_against_the_attention_has_a_minus(capsys: pytest.C
 def test_one_signal_is_not_signals(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["explain", PROMPT, "--head", "L0H0", "-q"]
     for part, said in (
-        ([], "without the 1 writer marked *"),
+        ([], "without the writer marked *"),
         (["--only", "who"], "1 signal; without it attention"),
     ):
         assert main([*asked, *part]) == 0

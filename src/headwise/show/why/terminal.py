@@ -99,7 +99,7 @@ def _table_of(why: Explanation) -> list[RenderableType]:
         totals, cause = who.totals[side], who.sets[side]
         at = f"at {_place(why.tokens, why.query)}" if side == "query" else "at every key"
         found = (
-            f"without the {counted(len(cause), 'writer')} marked * {cause.after:.3f} (below {who.threshold:.3f})"
+            f"without the {_writers(len(cause))} marked * {cause.after:.3f} (below {who.threshold:.3f})"
             + (", diffuse" if cause.diffuse else "")
             if cause.resolved
             else f"no set of writers takes it below {who.threshold:.3f}"
@@ -222,10 +222,10 @@ def _proof(why: Explanation) -> list[RenderableType]:
     columns = ("", "predicted", "attention", f"p({quoted(_short(why.answer.text))})", "lead", "p")
     rows = [("as it is", "", *_outcome(proof.before), "")]
     if proof.after is not None and main is not None:
-        name = f"without the {counted(len(main), 'writer')} on the {main.side} side"
+        name = f"without the {_writers(len(main))} on the {main.side} side"
         rows.append((name, f"{proof.predicted:.4f}", *_outcome(proof.after), ""))
     if proof.next_best is not None:
-        few = counted(len(proof.next_best.writers), "writer")
+        few = _writers(len(proof.next_best.writers))
         rows.append((f"without the next-best {few} instead", "", *_outcome(proof.next_best.observed), ""))
     if proof.path is not None:
         rows.append(("without this cell", "", *_outcome(proof.path), ""))
@@ -316,7 +316,10 @@ def _notes(proof: Proof) -> list[RenderableType]:
     said = []
     if proof.controls:
         draws = proof.controls[0].attention.draws
-        said.append(f"p: how many of {draws} random removals of the same size take as much attention away")
+        said.append(
+            f"p: the share of {draws + 1} removals, the cause's own and {draws} random ones, that take at least "
+            "as much attention away"
+        )
     if proof.features:
         said.append(
             "A feature is removed from the query, or swapped between the key and its strongest rival; beside it the "
@@ -336,6 +339,11 @@ def _heading(text: str) -> Text:
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
     """The parts of an explanation are indented under their headings."""
     return table(columns, rows, indent=2)
+
+
+def _writers(number: int) -> str:
+    """What follows "the": one writer needs no number."""
+    return "writer" if number == 1 else f"{number} writers"
 
 
 def _place(tokens: Sequence[str], position: int) -> str:
