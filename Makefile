@@ -4,7 +4,7 @@
 #   make app       set-up, then the app in the browser
 #   make check     format, lint, types and the fast tests
 #   make test      the test suite, the pages in a browser included
-#   make test-all  the suite, then the long tests that it leaves out: hostile inputs, calibration, many machines
+#   make test-all  the suite with the long tests that it leaves out: hostile inputs, calibration, many machines
 #   make fuzz      50,000 hostile inputs
 #   make lint      format, lint and types        make bench   every measurement in benchmarks/
 #   make web       the front-end bundle of web/, after a change there (Node comes with the environment)
@@ -80,14 +80,16 @@ check-fast:
 check-lint:
 	@exec $(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1
 
+# make test LONG_TOO=1 takes the long tests along, in one go: no core waits for the last test of a first part.
 test: setup
-	@$(PYTEST)
+	@$(PYTEST) $(if $(LONG_TOO),-m "")
+
+test-all: export LONG_TOO = 1
+test-all: test
 
 # What test-all adds to test.
 test-long: setup
 	@$(PYTEST) -m "$(LONG)"
-
-test-all: test test-long
 
 fuzz: setup
 	@HEADWISE_FUZZ=50000 $(BIN)/python -m pytest -m hostile tests/hostile

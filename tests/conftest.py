@@ -14,7 +14,7 @@ from pathlib import Path
 import half_precision  # noqa: F401  (first: it must act before torch is loaded)
 import pytest
 import torch
-from pace import few_variants_of_most_tests, first_is_quick
+from pace import few_variants_of_most_tests, first_is_quick, long_ones_first
 from tiny import VARIANTS, tiny
 
 from headwise.model.model import Model
@@ -27,6 +27,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     few_variants_of_most_tests(items)
+    long_ones_first(items)
 
 
 _cached_tiny = lru_cache(maxsize=None)(tiny)

@@ -1,4 +1,4 @@
-"""Which tests of a kind ``make check`` runs: it has two minutes; ``make test`` runs all of them."""
+"""Which tests of a kind ``make check`` runs, which has two minutes (``make test`` runs all), and which come first."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ _ALL = {
     Path(__file__).parent.parent / "model" / f"test_{name}.py"
     for name in ("capture", "check", "edits", "half_precision", "stream")
 }
+
+LONG = ("cluster", "hostile", "calibration")
+"""Marks of tests that may take minutes, the longest first."""
 
 
 def first_is_quick(*values: Any) -> list[Any]:
@@ -44,3 +47,13 @@ def few_variants_of_most_tests(items: Iterable[pytest.Item]) -> None:
             for variant, item in variants:
                 if variant not in FEW:
                     item.add_marker(pytest.mark.slow)
+
+
+def long_ones_first(items: list[pytest.Item]) -> None:
+    """A test of minutes that begins last keeps one core busy and leaves the others idle."""
+
+    def place(item: pytest.Item) -> int:
+        marks = {mark.name for mark in item.iter_markers()}
+        return next((at for at, name in enumerate(LONG) if name in marks), len(LONG))
+
+    items.sort(key=place)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fuzzing import COUNTS
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing that is tried here may reach the models that the user has."""
+@pytest.fixture(scope="session")
+def an_empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(an_empty_cache: Path) -> Iterator[None]:
+    """Nothing that is tried here may reach the models that the user has; tests of other folders have theirs again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADWISE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HEADWISE_CACHE", str(an_empty_cache))
         yield
 
 

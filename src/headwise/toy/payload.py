@@ -14,6 +14,7 @@ nothing of size cells × tokens × d is ever built: logits are s_i·(W_K E)ᵀq 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from math import comb, factorial
 from typing import Literal
@@ -252,6 +253,7 @@ def accuracy_ceiling(bits: int, tokens: int = 16, payloads: int = 10) -> float:
     )
 
 
+@cache  # a grid asks for the same few counts in every cell
 def _largest_count(balls: int, bins: int) -> float:
     """E[largest count] of balls thrown into bins: Σ_k P(largest > k), from the generating function of
     counts ≤ k.
