@@ -126,10 +126,29 @@ export interface Features {
   tests: readonly { name: string; kind: string; predicted: number; observed: Outcome; controls: readonly number[]; percentile: number }[];
 }
 /** The visible half of the head's pattern, row by row: attention in two bytes, or its root in one. */
-export interface Pattern {
+export interface WholePattern {
   bytes: 1 | 2;
   /** In base 64 on a saved page. */
   cells: string | Uint8Array;
+}
+/** What a page holds of the pattern of a long prompt, in base 64: roots of attention in two bytes, of the picture in one. */
+export interface LongPattern {
+  tokens: number;
+  query: number;
+  key: number;
+  /** The row of the explained query, and the column of the explained key from its first reader on. */
+  row: string;
+  column: string;
+  /** How many cells of each row follow one another in keys and cells, strongest first. */
+  counts: string;
+  keys: string;
+  cells: string;
+  /** All cells of so much attention are held, and so many of each row. */
+  least: number;
+  strongest: number;
+  /** The lower half of a picture of all cells, a pixel for each block: the largest of it. */
+  block: number;
+  picture: string;
 }
 
 export interface ExplanationDocument {
@@ -176,7 +195,7 @@ export interface ExplanationDocument {
   names?: KnownNames | null;
   sentence: string;
   seconds: number;
-  pattern?: Pattern;
+  pattern?: WholePattern | LongPattern;
   glossary?: Glossary;
   /** Tokens as the sentence quotes them, longest first. */
   quoted?: readonly string[];

@@ -19,7 +19,7 @@ const LISTED = 120;
 const TOP = 9;  // half a line of text above the first row
 const FONT = '12px ui-monospace, Menlo, Consolas, monospace';
 const imageOf = (attention: Attention, T: number, colours: Colours): HTMLCanvasElement => {
-  const block = Math.ceil(T / PIXELS);
+  const block = attention.picture?.block ?? Math.ceil(T / PIXELS);
   const n = Math.ceil(T / block);
   const image = document.createElement('canvas');
   image.width = image.height = n;
@@ -29,8 +29,8 @@ const imageOf = (attention: Attention, T: number, colours: Colours): HTMLCanvasE
   const pixels = context.createImageData(n, n);
   for (let r = 0; r < n; r++)
     for (let c = 0; c < n; c++) {
-      let a = c > r ? -1 : 0;
-      if (a === 0) for (let q = r * block; q < Math.min(T, (r + 1) * block); q++) for (let k = c * block; k < Math.min(q + 1, (c + 1) * block); k++) a = Math.max(a, attention(q, k));
+      let a = c > r ? -1 : (attention.picture?.at(r, c) ?? 0);
+      if (a === 0 && !attention.picture) for (let q = r * block; q < Math.min(T, (r + 1) * block); q++) for (let k = c * block; k < Math.min(q + 1, (c + 1) * block); k++) a = Math.max(a, attention.at(q, k));
       const shade = Math.sqrt(Math.max(0, a));
       for (let i = 0; i < 3; i++) pixels.data[4 * (r * n + c) + i] = a < 0 ? (never[i] ?? 0) : Math.round((low[i] ?? 0) + ((high[i] ?? 0) - (low[i] ?? 0)) * shade);
       pixels.data[4 * (r * n + c) + 3] = 255;
@@ -41,11 +41,11 @@ const imageOf = (attention: Attention, T: number, colours: Colours): HTMLCanvasE
 
 type Spot = [query: number, key: number];
 
-/** The strongest cell in a direction: of the row to the left or right, of the column above or below. */
+/** The strongest cell that is held in a direction: of the row to the left or right, of the column above or below. */
 const strongestFrom = (attention: Attention, T: number, [q, k]: Spot, [down, right]: Spot): Spot => {
   let best: Spot = [q, k];
   let most = -1;
-  for (let [y, x] = [q + down, k + right]; y >= 0 && x >= 0 && y < T && x <= y; y += down, x += right) if (attention(y, x) > most) [most, best] = [attention(y, x), [y, x]];
+  for (let [y, x] = [q + down, k + right]; y >= 0 && x >= 0 && y < T && x <= y; y += down, x += right) if (attention.holds(y, x) && attention.at(y, x) > most) [most, best] = [attention.at(y, x), [y, x]];
   return best;
 };
 interface Frame {
@@ -72,6 +72,8 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
   const tip = useTip();
   const tokenText = useTokenText();
 
+  const said = (query: number, key: number) => `${attention.holds(query, key) ? '' : 'at most '}${number(attention.at(query, key), 4)}`;
+
   const image = useRef<{ key: string; made: HTMLCanvasElement } | null>(null);
   useEffect(() => {
     const element = canvas.current;
@@ -93,7 +95,7 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
   const point = (event: PointerEvent) => {
     const spot = over(event);
     setCursor(spot);
-    if (spot) tip.at(event, `${tokenText(spot[0])} ← ${tokenText(spot[1])}\n${spot[1] > spot[0] ? 'a later token: not visible' : `attention ${number(attention(...spot), 4)}`}`);
+    if (spot) tip.at(event, `${tokenText(spot[0])} ← ${tokenText(spot[1])}\n${spot[1] > spot[0] ? 'a later token: not visible' : `attention ${said(...spot)}`}`);
     else tip.quiet();
   };
   /** A cell that is clicked is explained where somebody can explain it; else its row is shown. */
@@ -114,8 +116,8 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
   const strongest = useMemo(() => {
     const found: [number, number, number][] = [];
     for (let q = 0; q < T; q++)
-      for (let k = 0; k <= q; k++) {
-        const a = attention(q, k);
+      for (const k of attention.keys(q)) {
+        const a = attention.at(q, k);
         if (a >= 0.02) found.push([q, k, a]);
       }
     return found.sort((a, b) => b[2] - a[2]).slice(0, LISTED);
@@ -131,6 +133,11 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
       <p class="soft">
         Every row of {data.head} in this prompt. Point at a cell, or use the arrow keys, with Shift to the strongest cell that way; click, or press Enter, to {host.explain ? 'ask why it is there' : 'show its row above'}.
       </p>
+      {attention.picture ? (
+        <p class="note long">
+          A prompt of {number(T, 0)} tokens has more cells than a page can hold. The picture shows all of them, the strongest of each {attention.picture.block} × {attention.picture.block}. In numbers this page holds {attention.says}; of any other cell it says what it is at most.
+        </p>
+      ) : null}
       <Figure class="map">
         <canvas
           ref={canvas}
@@ -151,12 +158,12 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
           onKeyDown={walk}
           onBlur={() => setCursor(null)}
         >
-          <Here id={here}>{`${tokenText(q)} ← ${tokenText(k)}: ${k > q ? 'not visible' : number(attention(q, k), 4)}`}</Here>
+          <Here id={here}>{`${tokenText(q)} ← ${tokenText(k)}: ${k > q ? 'not visible' : said(q, k)}`}</Here>
         </canvas>
         <div>
           <div class="spot" aria-live="polite">
             <div class="soft">{cursor ? 'this cell' : 'the explained cell'}</div>
-            <b>{k > q ? 'not visible' : number(attention(q, k), 4)}</b>
+            <b>{k > q ? 'not visible' : said(q, k)}</b>
             <div>
               query <Tok at={q} most={24} />
             </div>

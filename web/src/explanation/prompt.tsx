@@ -21,7 +21,7 @@ interface PromptProps {
 export const Prompt = ({ data, attention, row, onRow, host }: PromptProps) => {
   const box = useRef<HTMLDivElement>(null);
   const tip = useTip();
-  const at = (key: number) => (attention ? attention(row, key) : row === data.query && key === data.key ? (data.attention ?? 0) : 0);
+  const at = (key: number) => (attention ? (attention.holds(row, key) ? attention.at(row, key) : 0) : row === data.query && key === data.key ? (data.attention ?? 0) : 0);
   const walk = (event: KeyboardEvent) => {
     const buttons = [...(box.current?.querySelectorAll('button') ?? [])];
     const here = buttons.indexOf(document.activeElement as HTMLButtonElement);
@@ -31,17 +31,17 @@ export const Prompt = ({ data, attention, row, onRow, host }: PromptProps) => {
     event.preventDefault();
     next.focus();
   };
-  const reads = Array.from({ length: row + 1 }, (_, key) => ({ key, a: at(key) })).sort((x, y) => y.a - x.a);
+  const reads = Array.from(attention?.keys(row) ?? Array(row + 1).keys(), (key) => ({ key, a: at(key) })).sort((x, y) => y.a - x.a);
   return (
     <section class="prompt">
       <h2>Prompt</h2>
-      <p class="soft">The heat is the attention of {data.head} in one row: what it reads while it is at the framed token.{attention ? ' Click another token, or walk with the arrow keys and press Enter, to see its row.' : ''}</p>
+      <p class="soft">The heat is the attention of {data.head} in one row: what it reads while it is at the framed token.{attention ? ' Click another token, or walk with the arrow keys and press Enter, to see its row.' : ''}{attention?.picture && row !== data.query ? ' Of this row the page holds the strongest cells; the others have no heat.' : ''}</p>
       <Figure>
         <div class="tokens" role="group" aria-label="Prompt: choose the token whose row is shown" ref={box} onKeyDown={walk}>
           {data.tokens.map((text, i) => {
             const a = at(i);
             const marks = `${i === data.query ? ', explained query' : ''}${i === data.key ? ', explained key' : ''}`;
-            const says = i > row ? `not seen from position ${row}` : `attention ${number(a)}`;
+            const says = i > row ? `not seen from position ${row}` : attention && !attention.holds(row, i) ? `attention at most ${number(attention.at(row, i))}` : `attention ${number(a)}`;
             return (
               <>
                 <button
@@ -102,7 +102,7 @@ export const Prompt = ({ data, attention, row, onRow, host }: PromptProps) => {
             </button>
           )}
         </div>
-        {attention ? <Numbers title="Numbers of this row" columns={['position', 'token', 'attention']} rows={reads.map(({ key, a }) => [key, <Shown text={data.tokens[key] ?? ''} />, a])} /> : null}
+        {attention ? <Numbers title={reads.length > row ? 'Numbers of this row' : `Numbers of the ${reads.length} cells that are held of this row`} columns={['position', 'token', 'attention']} rows={reads.map(({ key, a }) => [key, <Shown text={data.tokens[key] ?? ''} />, a])} /> : null}
       </Figure>
     </section>
   );

@@ -1,4 +1,4 @@
-"""An explanation as one HTML file that opens offline: the prompt, what, who, proof, and the head's whole pattern."""
+"""An explanation as one HTML file that opens offline: the prompt, what, who, proof, and the head's pattern."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from headwise import files
 from headwise.show import notebook
 from headwise.show.kit.page import mounted
 from headwise.show.naming.known import linked
+from headwise.show.why.long_pattern import LONG, long_pattern
 from headwise.why.document import to_json
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def page(why: Explanation, beside: Path | None = None) -> str:
 
 
 def drawn(why: Explanation, beside: Path | None = None) -> dict[str, Any]:
-    """What the bundle draws: the explanation's own document, and the head's whole pattern."""
+    """What the bundle draws: the explanation's own document, and the head's pattern: of a long prompt, a part of it."""
     quoted = {*why.tokens, why.answer.text, why.answer.wrong_text}
     data = {
         **linked(to_json(why), why.names, beside),
-        "pattern": _pattern(why.call),
+        "pattern": _pattern(why),
         # The tokens as the sentences quote them, so that the page can keep each in one piece.
         "quoted": sorted(map(repr, quoted), key=len, reverse=True),
     }
@@ -50,8 +51,10 @@ def _title(why: Explanation) -> str:
     return f"Why does {why.head} at {at} read {read}?"
 
 
-def _pattern(call: AttentionCall) -> dict[str, Any]:
-    cells = packed(call)
+def _pattern(why: Explanation) -> dict[str, Any]:
+    if why.call.query.shape[2] > LONG:
+        return long_pattern(why.call, why.query, why.key)
+    cells = packed(why.call)
     return {"bytes": cells.itemsize, "cells": base64.b64encode(cells.tobytes()).decode()}
 
 
