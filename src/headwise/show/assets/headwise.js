@@ -1,4 +1,4 @@
-/*! headwise, from sources 99094fa0f3447e478fdbd0c33804f1f7f40c634807830836d1b24f748da1de78
+/*! headwise, from sources 15876552b217c9e1dc8dcc3954e4712e50ef87b94827cda852bb8d025b75edfb
 
 preact 11.2.0 (MIT)
 
