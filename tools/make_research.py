@@ -42,10 +42,12 @@ EQUATIONS = (
     ("13, 14, 15", "logits by feature, and the rest", "explain --features --row", "contrastive"),
 )
 INTRODUCTION = """\
-The paper is *Contrastive covariances in QK space* ([method](../method/contrastive.md)), the talk *Understanding
-attention from first principles* ([method](../method/tracing.md)). `headwise reproduce paper` and `headwise reproduce
-talk` run everything below in this order and say, claim by claim, what came out and whether it holds; `--quick` does so
-at a small size. Commands are those for the default model at full size; each also has `--out DIR`.
+The paper is Lee, Belinkov, Viégas and Wattenberg, *Decomposing Query-Key Feature Interactions Using Contrastive
+Covariances* ([method](../method/contrastive.md)); the talk is Franco, *Understanding Attention from First Principles:
+From Singular Vectors to Interpretable Causal Circuits* ([method](../method/tracing.md)). `headwise reproduce paper` and
+`headwise reproduce talk` run everything below in this order and say, claim by claim, what came out and whether it
+holds; `--quick` does so at a small size. Commands are those for the default model at full size; each also has `--out
+DIR`.
 """
 
 
