@@ -11,6 +11,7 @@ from headwise.contrast import principal_cosines
 from headwise.contrast.unlabelled import AttentionRows, IndependentAxes, SelfContrast, dependence, grouped
 from headwise.contrast.unlabelled.features import REST, LabelFree
 from headwise.errors import HeadwiseError
+from headwise.toy.unlabelled import correlation
 
 
 def planted(
@@ -85,6 +86,49 @@ def test_attention_that_goes_anywhere_has_no_rank() -> None:
         rows = AttentionRows(rows.q, rows.keys, dealt, rows.allowed, rows.unit)
         found.append(SelfContrast(seed=seed).fit(rows).rank_null_ > 0)
     assert sum(found) <= 4  # of 20 at level 0.05: five or more have probability 0.003
+
+
+def test_directions_that_attention_does_not_follow_are_not_counted() -> None:
+    """Queries vary along five more directions, and so do keys, but nothing is chosen by them."""
+    extra = []
+    for seed in range(30):
+        g = torch.Generator().manual_seed(300 + seed)
+        rows = planted(400, signs(400, 8, 3, 200 + seed))
+        q, keys = (x + torch.randn(x.shape, generator=g, dtype=torch.float64) for x in (rows.q, rows.keys))
+        fitted = SelfContrast(seed=seed).fit(AttentionRows(q, keys, rows.attention, rows.allowed, rows.unit))
+        assert fitted.rank_ >= 3
+        extra.append(fitted.rank_ > 3)
+    assert sum(extra) <= 3  # of 30 at level 0.01: four or more have probability 0.0002
+
+
+def weakly_read(n: int, seed: int) -> tuple[AttentionRows, torch.Tensor]:
+    """Rows of four signs that share four directions, one of them with a thousandth of the energy of ΔC."""
+    g = torch.Generator().manual_seed(0)
+    left, turn = (torch.linalg.qr(torch.randn(8, 8, generator=g, dtype=torch.float64)).Q for _ in range(2))
+    write = left[:, :4] * torch.tensor([1.0, 1.0, 1.0, 0.2]) @ torch.linalg.qr(turn[:4, :4]).Q
+    z = signs(n, 12, 4, seed)
+    noise = torch.randn(n, 12, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    keys = z.double() @ write.mT + 0.01 * noise
+    q = 3 * z[:, 0].double() @ write.mT
+    attention = torch.softmax(torch.einsum("nd,ntd->nt", q, keys), -1)
+    every = torch.ones(attention.shape, dtype=torch.bool)
+    return AttentionRows(q, keys, attention, every, torch.arange(n)), z
+
+
+def test_a_weak_direction_belongs_to_the_span_and_without_it_latents_mix() -> None:
+    rows, _ = weakly_read(3000, 21)
+    held, z = weakly_read(1500, 22)
+    fitted = SelfContrast().fit(rows)
+    assert (fitted.rank_, fitted.rank_energy_) == (4, 3)
+    cells = held.cells()
+    truth = z[cells.row, cells.key].double()
+
+    def found(contrast: SelfContrast) -> list[float]:
+        made = LabelFree.fit(contrast, cells)
+        return correlation(made.coordinates(cells.k), truth).amax(0).tolist()
+
+    assert min(found(fitted)) > 0.98
+    assert min(found(SelfContrast(max_rank=3).fit(rows))) < 0.9
 
 
 def test_every_sign_is_an_axis_of_its_own_and_singular_vectors_are_not() -> None:
@@ -174,7 +218,7 @@ def test_signs_with_a_trace_of_one_another_do_not_depend() -> None:
 
 
 def test_estimators_are_cloned_with_their_parameters() -> None:
-    for one in (SelfContrast(energy=0.9, placebos=60), IndependentAxes(seeds=1, surrogates=5)):
+    for one in (SelfContrast(alpha=0.02, placebos=60), IndependentAxes(seeds=1, surrogates=5)):
         copy = clone(one)
         assert isinstance(copy, type(one)) and copy.get_params() == one.get_params()
 

@@ -27,7 +27,8 @@ class Recovered:
     """One toy head: its record (plain numbers, for JSON) and what was found."""
 
     record: dict[str, Any]
-    found: LabelFree
+    found: LabelFree | None
+    """None: nothing is above the placebos."""
     correlations: Tensor
     """[axes, latents]: |correlation| of every axis with every latent, over held-out attended keys."""
 
@@ -45,13 +46,9 @@ def recover_cell(
     *,
     samples: int = SAMPLES,
     fresh: bool = False,
-    energy: float = 0.99,
     seed: int = 0,
 ) -> Recovered:
-    """Features of one payload head without labels, beside its latents; ``fresh`` takes the untrained head.
-
-    ``energy`` is the share of ΔC's energy at which the span ends.
-    """
+    """Features of one payload head without labels, beside its latents; ``fresh`` takes the untrained head."""
     setup, ranks = trained.world.setup, trained.world.setup.cells[cell]
     world = trained.world.only(cell)
     weights = {name: value[cell : cell + 1] for name, value in trained.weights.items()}
@@ -59,7 +56,7 @@ def recover_cell(
         weights = init_weights(world.setup)
     rows, _ = _rows(world, weights, samples, "unlabelled")
     held, batch = _rows(world, weights, samples // 2, "unlabelled", "held out")
-    contrast = SelfContrast(seed=seed, energy=energy).fit(rows)
+    contrast = SelfContrast(seed=seed).fit(rows)
     record: dict[str, Any] = {
         "d_head": setup.d_head,
         "latents": setup.latents,
@@ -72,10 +69,13 @@ def recover_cell(
         **_span_truth(world, weights, contrast),
     }
     cells = held.cells()
+    if not contrast.rank_ or len(cells) < 2:
+        return Recovered(record | _nothing(sum(ranks)), None, torch.zeros(0, sum(ranks)))
     found = LabelFree.fit(contrast, cells, seed=seed)
     latents = batch.tokens[cells.row, cells.key, : sum(world.setup.widths)]
     correlations = correlation(found.coordinates(cells.k), latents)
     best = correlations.amax(0)
+    known = torch.from_numpy(found.axes.identified_)
     record |= {
         "correlations": [round(x, 4) for x in best.tolist()],
         "singular_correlations": [
@@ -83,11 +83,26 @@ def recover_cell(
         ],
         "smallest": float(best.min()),
         "found": int((best >= FOUND).sum()),
-        "identified": int(found.axes.identified_.sum()),
+        "identified": int(known.sum()),
+        "identified_but_no_latent": int((known & (correlations.amax(1) < FOUND)).sum()),
         "groups": [list(group) for group in found.groups],
         "swap": _swap(found, held, batch, setup.d_head**-0.5),
     }
     return Recovered(record, found, correlations)
+
+
+def _nothing(latents: int) -> dict[str, Any]:
+    """The record of a head without a direction above the placebos."""
+    none = [0.0] * latents
+    counts = dict.fromkeys(("found", "identified", "identified_but_no_latent"), 0)
+    return {
+        "correlations": none,
+        "singular_correlations": none,
+        "smallest": 0.0,
+        **counts,
+        "groups": [],
+        "swap": None,
+    }
 
 
 def correlation(found: Tensor, latents: Tensor) -> Tensor:

@@ -24,8 +24,8 @@ from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
 from headwise.types import Head
 
-PLACEBOS = 100
-"""Times that the attention is dealt anew."""
+PLACEBOS = 200
+"""Times that the attention is dealt anew: enough for a p that passes a correction over the features of a few heads."""
 NULL = "the spans of attention dealt anew"
 FEATURES = 10
 """Features of one head at most: as many as share one logit in an explanation."""
@@ -164,7 +164,9 @@ def _measured(texts: HeadTexts, found: LabelFree) -> HeadFound:
         principal=explained["principal"].share,
         placebo=sum(explained[i].share for i in range(len(some))) / len(some),
         sigma=tuple(contrast.sigma_.tolist()),
-        null_sigma=tuple(torch.linalg.svdvals(contrast.placebos_).quantile(0.95, dim=0).tolist()),
+        null_sigma=tuple(
+            torch.linalg.svdvals(contrast.placebos_).quantile(1 - contrast.alpha, dim=0).tolist()
+        ),
     )
     made = tuple(
         _feature(texts, found, every, i, (joined[i], full, nulls[features[i].rank]))

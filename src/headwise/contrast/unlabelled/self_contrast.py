@@ -28,21 +28,21 @@ class SelfContrast(BaseEstimator):
 
     Parameters
     ----------
-    energy:
-        The part of ΔC's energy that the rank must reach, and at which it stops.
     placebos:
         How many times the attention is dealt anew.
     alpha:
-        Level at which a direction must exceed the placebos.
+        Level at which a direction must exceed the placebos. This alone ends the span: a share of the energy would leave
+        out what a head reads along a weak direction, and the axes of all others would mix with it.
     max_rank:
         The largest rank; None for as many as the head has dimensions.
     seed:
         The seed of the placebos.
 
-    Learned: ``delta_c_`` and ``placebos_`` ([d, d] and [placebos, d, d]), ``sigma_`` [d], ``rank_energy_``,
-    ``rank_null_``, ``rank_`` (the smaller of both), ``query_`` and ``key_`` [d, rank] (paired singular vectors),
-    ``cells_`` (the attended cells), ``keys_`` [m, d] and ``key_units_`` [m] (keys that could be chosen, drawn at
-    random, with their texts), ``n_rows_``.
+    Learned: ``delta_c_`` and ``placebos_`` ([d, d] and [placebos, d, d]), ``sigma_`` [d], ``rank_null_``
+    (directions above the placebos), ``rank_`` (the same, ``max_rank`` at most), ``rank_energy_`` (the published rule,
+    99 % of ΔC's energy, for comparison), ``query_`` and ``key_`` [d, rank] (paired singular vectors), ``cells_`` (the
+    attended cells), ``keys_`` [m, d] and ``key_units_`` [m] (keys that could be chosen, drawn at random, with their
+    texts), ``n_rows_``.
 
     >>> g = torch.Generator().manual_seed(0)
     >>> keys = torch.randn(300, 9, 6, generator=g) * torch.tensor([3.0, 3.0, 0.1, 0.1, 0.1, 0.1])
@@ -56,13 +56,11 @@ class SelfContrast(BaseEstimator):
     def __init__(
         self,
         *,
-        energy: float = 0.99,
-        placebos: int = 40,
-        alpha: float = 0.05,
+        placebos: int = 100,
+        alpha: float = 0.01,
         max_rank: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.energy = energy
         self.placebos = placebos
         self.alpha = alpha
         self.max_rank = max_rank
@@ -115,10 +113,10 @@ class SelfContrast(BaseEstimator):
         whole = self._sum / self.n_rows_
         self.delta_c_, self.placebos_ = whole[0], whole[1:]
         left, self.sigma_, right = torch.linalg.svd(self.delta_c_)
-        self.rank_energy_ = int(energy_rank(self.sigma_, self.energy))
+        self.rank_energy_ = int(energy_rank(self.sigma_))
         self.rank_null_ = int(null_rank(self.delta_c_[None], self.placebos_[:, None], alpha=self.alpha)[0])
         most = len(self.sigma_) if self.max_rank is None else self.max_rank
-        self.rank_ = min(self.rank_energy_, self.rank_null_, most)
+        self.rank_ = min(self.rank_null_, most)
         # A sign that depends on the direction alone, so that the same rows give the same bases everywhere.
         sign = torch.gather(left, 0, left.abs().argmax(0, keepdim=True)).sign()
         self.query_ = (left * sign)[:, : self.rank_]

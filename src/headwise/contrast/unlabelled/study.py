@@ -270,10 +270,14 @@ class _TextStudy:
         )
 
     def _writers(self, one: HeadFound, a: int, b: int) -> PairTest | None:
-        """Who writes the keys' coordinate, in cells that only one of two features carries."""
+        """Who writes the keys' coordinate, in cells that only one of two features carries.
+
+        One cell per text: cells of a text share their words, and are not exchangeable one by one.
+        """
         profiles: list[tuple[list[str], Tensor]] = []
         for i, j in ((a, b), (b, a)):
-            cells = one.parts.cells.chosen(_only(one, i, j)[:CELLS])
+            chosen = varied(one.parts, _only(one, i, j).tolist(), CELLS)
+            cells = one.parts.cells.chosen(torch.tensor(chosen, dtype=torch.long))
             profiles.append(writer_profiles(self.model, one.head, one.found, i, cells, self.ids))
         names = list(dict.fromkeys([*profiles[0][0], *profiles[1][0]]))
         first, second = (_ordered(names, *profile) for profile in profiles)

@@ -126,7 +126,7 @@ def spectrum(head: UnlabelledHead) -> go.Figure:
     places = list(range(1, len(head.sigma) + 1))
     for values, name, colour in (
         (head.sigma, "ΔC", PALETTE[0]),
-        (head.null_sigma, "placebo, 95 %", NEUTRAL),
+        (head.null_sigma, "placebo, 99 %", NEUTRAL),
     ):
         figure.add_scatter(
             x=places,
