@@ -16,6 +16,7 @@ from headwise.errors import HeadwiseError
 from headwise.model.anatomy import dequantised, read_weight, runs_on
 from headwise.model.check import examine
 from headwise.model.model import Model
+from headwise.toy.small_lm import DATA
 
 IDS = prompts_of(11)[0]
 DEVICES = [
@@ -91,6 +92,30 @@ def test_limits_without_a_map_are_refused(tmp_path: Path) -> None:
         headwise.load(max_memory={"cpu": "1GB"})
     with pytest.raises(HeadwiseError, match=r"^offload_folder is for models that are spread"):
         headwise.load(offload_folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("device_map", "line"),
+    [
+        (
+            {"nowhere": "cpu"},
+            r"^the device map names 'nowhere', which 'small_lm' has no module of: its modules are ",
+        ),
+        (
+            {"gpt_neox.embed_in": "cpu"},
+            r"^the device map gives 'gpt_neox\.layers\.0.*' of 'small_lm' no device: name every module$",
+        ),
+        # A name that begins like a module's is not that module.
+        ({"gpt_neox.layers": "cpu", "gpt_neox.embed": "cpu"}, r"^the device map names 'gpt_neox\.embed'"),
+    ],
+)
+def test_a_map_that_does_not_fit_the_model_is_refused(device_map: dict[str, str], line: str) -> None:
+    with pytest.raises(HeadwiseError, match=line):
+        headwise.load(DATA, device_map=device_map)
+
+
+def test_a_map_of_the_whole_model_is_taken() -> None:
+    assert headwise.load(DATA, device_map={"": "cpu"}).device.type == "cpu"
 
 
 # --- packed weights --------------------------------------------------------------------------------------------------

@@ -127,6 +127,7 @@ def _refused(address: str, said: str) -> HeadwiseError:
             "this machine is not a node of a running cluster: give the head's address as HOST:PORT, or start one "
             "with `ray start --head`"
         )
+    said = said.partition("Traceback")[0]  # Ray quotes whole ones
     return HeadwiseError(
         f"the cluster at {address!r} does not take this machine in ({' '.join(said.split())[:200]}): run the command "
         f"on one of its nodes; `ray start --address={address}` makes this machine one"

@@ -7,13 +7,14 @@ numbers as if they were weights. An explanation of such a model would be fiction
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from headwise.errors import HeadwiseError
 from headwise.model.loading.folder import Tensor
+from headwise.strings import shortened
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 # Tables that older checkpoints carry along; every model computes its own.
@@ -51,6 +52,29 @@ def refuse_misfit(held: dict[str, Tensor], config: Any, name: str) -> None:
     asked, there = _numbers(expected.values()), _numbers(tensor.shape for tensor in held.values())
     if asked > there and not quantized:
         raise gaps(absent or list(expected), name)
+
+
+def refuse_wrong_map(device_map: Mapping[str, Any], config: Any, name: str) -> None:
+    """Refuse a map of modules that this model does not have, or that leaves some of it without a place.
+
+    transformers drops such a map without a word where it names a single device.
+    """
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(config)
+    modules = {key for key, _ in model.named_modules()}
+    weights = [key for key, _ in model.named_parameters()]
+    for key in device_map:
+        if key not in modules and key not in weights:
+            raise HeadwiseError(
+                f"the device map names {shortened(str(key))!r}, which {name!r} has no module of: its modules are "
+                f"{', '.join(child for child, _ in model.named_children())} and what is in them"
+            )
+    placed = tuple(f"{key}." if key else "" for key in device_map)
+    for key in weights:
+        if not f"{key}.".startswith(placed):
+            raise HeadwiseError(f"the device map gives {key!r} of {name!r} no device: name every module")
 
 
 def refuse_larger(config: Any, held: int, name: str) -> None:

@@ -79,6 +79,8 @@ def read(
         _refuse_misfit(place, config, given)
         spread = None
         if device_map is not None:
+            if not isinstance(device_map, str):
+                fit.refuse_wrong_map(device_map, config, place.name)
             spread = {"device_map": device_map, "max_memory": max_memory, "offload_folder": offload_folder}
         hf = _weights(place, config, number, target, spread, given)
     hf.eval()
