@@ -13,13 +13,17 @@ from tiny import VARIANTS, prompts_of, tiny
 from tiny_banks import random_bank
 
 import headwise
+from headwise.contrast.subspaces import random_subspaces
 from headwise.errors import HeadwiseError
 from headwise.model.attend import soft_cap
+from headwise.model.edits import RemoveWithin, SwapWithin
 from headwise.model.model import Model
+from headwise.randomness import keyed
 from headwise.tracing.seeds import Readout, last_of, likelihood_shares
 from headwise.tracing.table import log_odds_table
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Component, Head, Side
+from headwise.types import Cell, Component, Head, Side, Subspace
+from headwise.why import feature_tests
 from headwise.why.attention import sinks_of
 from headwise.why.explain import explain
 from headwise.why.explanation import Explanation
@@ -91,6 +95,29 @@ def test_every_part_sums_and_prediction_is_observation_on_every_family(name: str
         assert test.predicted == pytest.approx(test.observed.attention, abs=1e-9)
     assert why.proof.before.attention == pytest.approx(what.attention, abs=1e-9)
     json.dumps(why.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2"])
+def test_controls_of_features_are_the_same_edits_in_random_subspaces(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, head = tiny(name, torch.float64), Head(3, 1)
+    up = PromptWrites(model.split([IDS]), 0)
+    cell, rival = Cell(head, len(IDS) - 1, 4), 7
+    bases = random_subspaces(model.d_head, 2, 20, generator=keyed(0, "controls"))
+    monkeypatch.setattr(feature_tests, "CELLS", 6 * len(IDS))  # in four parts
+    for against in (None, rival):
+        edits = [
+            RemoveWithin(head=head, side="query", subspace=within, positions=cell.query)
+            if against is None
+            else SwapWithin(head=head, first=cell.key, second=rival, subspace=within, seen_by=cell.query)
+            for within in map(Subspace, bases)
+        ]
+        found = feature_tests._edited_within(up, cell, bases, against)
+        assert found == pytest.approx(
+            [feature_tests._edited_cell(up, cell, edit) for edit in edits], abs=1e-12
+        )
+        assert max(found) - min(found) > 1e-4  # they are not all alike
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -15,10 +15,12 @@ from headwise.model.edits import RemoveWithin, SwapWithin, VectorEdit
 from headwise.randomness import keyed
 from headwise.tracing.causes import attention as softmax_row
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Subspace
+from headwise.types import Cell
 
 SUBSPACES = (100, 1000)
 """Random subspaces against which a named feature is tested, at least and at most."""
+CELLS = 2**20
+"""Cells of attention that are held at once."""
 
 
 @dataclass(frozen=True)
@@ -58,30 +60,22 @@ def feature_tests(
         predicted = _edited_cell(up, cell, edit)
         rank = feature.query.rank if kind == "ablation" else feature.key.rank
         generator = keyed(seed, "subspaces", feature.name, kind)
-        drawn = [
-            _edited_cell(up, cell, dict(feature_edits(cell, feature, rival, within=Subspace(basis)))[kind])
-            for basis in random_subspaces(up.stream.model.d_head, rank, draws, generator=generator)
-        ]
+        bases = random_subspaces(up.stream.model.d_head, rank, draws, generator=generator)
+        drawn = _edited_within(up, cell, bases, rival if kind == "swap" else None)
         percentile = _percentile(predicted, drawn)
         made.append(FeatureTest(feature.name, kind, predicted, observed, tuple(drawn), percentile))
     return tuple(made)
 
 
-def feature_edits(
-    cell: Cell, feature: BankFeature, rival: int | None, within: Subspace | None = None
-) -> list[tuple[str, VectorEdit]]:
+def feature_edits(cell: Cell, feature: BankFeature, rival: int | None) -> list[tuple[str, VectorEdit]]:
     """Remove the feature from the query; swap it between the key and the strongest rival."""
-    query, key = within or feature.query, within or feature.key
-    made: list[tuple[str, VectorEdit]] = [
-        ("ablation", RemoveWithin(head=cell.head, side="query", subspace=query, positions=cell.query))
-    ]
+    removed = RemoveWithin(head=cell.head, side="query", subspace=feature.query, positions=cell.query)
+    made: list[tuple[str, VectorEdit]] = [("ablation", removed)]
     if rival is not None:
-        made.append(
-            (
-                "swap",
-                SwapWithin(head=cell.head, first=cell.key, second=rival, subspace=key, seen_by=cell.query),
-            )
+        swapped = SwapWithin(
+            head=cell.head, first=cell.key, second=rival, subspace=feature.key, seen_by=cell.query
         )
+        made.append(("swap", swapped))
     return made
 
 
@@ -89,6 +83,29 @@ def _edited_cell(up: PromptWrites, cell: Cell, edit: VectorEdit) -> float:
     """The cell's attention after an edit of its query or of the keys its row sees, by the algebra alone."""
     q, k = edited_vectors(up, cell, [edit])
     return float(row_of(up, cell, q, k)[cell.key])
+
+
+def _edited_within(up: PromptWrites, cell: Cell, bases: Tensor, rival: int | None) -> list[float]:
+    """The same with each of some subspaces [n, d_head, rank] removed from the query, or swapped with a rival."""
+    q, k = edited_vectors(up, cell, [])
+    found: list[float] = []
+    # Some at a time: a long prompt has long rows.
+    for some in bases.to(q).split(max(1, CELLS // len(k))):
+        if rival is None:
+            rows = row_of(up, cell, q - _inside(some, q), k)
+        else:
+            moved = _inside(some, k[rival] - k[cell.key]) @ q
+            logits = (k @ q).repeat(len(some), 1)
+            logits[:, cell.key] += moved
+            logits[:, rival] -= moved
+            rows = _row(up, cell, logits)
+        found += rows[:, cell.key].tolist()
+    return found
+
+
+def _inside(bases: Tensor, vector: Tensor) -> Tensor:
+    """The part of a vector [d_head] inside each of some subspaces [n, d_head, rank]: [n, d_head]."""
+    return (bases @ (vector @ bases)[..., None])[..., 0]
 
 
 def edited_vectors(up: PromptWrites, cell: Cell, edits: Iterable[VectorEdit]) -> tuple[Tensor, Tensor]:
@@ -106,8 +123,13 @@ def edited_vectors(up: PromptWrites, cell: Cell, edits: Iterable[VectorEdit]) ->
 
 def row_of(up: PromptWrites, cell: Cell, query: Tensor, keys: Tensor) -> Tensor:
     """The row of attention [..., T] of some queries [..., d_head] and keys [T, d_head] in the place of a cell's own."""
+    return _row(up, cell, query @ keys.mT)
+
+
+def _row(up: PromptWrites, cell: Cell, products: Tensor) -> Tensor:
+    """The same from the products of queries and keys [..., T]."""
     layer, here = cell.head.layer, torch.tensor([cell.query], device=up.device)
-    return softmax_row((query @ keys.mT) * float(up.scale[layer]), up.visible(layer, here)[0], up.cap)
+    return softmax_row(products * float(up.scale[layer]), up.visible(layer, here)[0], up.cap)
 
 
 def _percentile(value: float, controls: Sequence[float]) -> float:
