@@ -131,6 +131,8 @@ def test_a_verdict_can_say_no(show: Opener, data: Document) -> None:
     words = page.locator("section.proof .verdict b").all_inner_texts()
     assert words == ["not specific", "not redundant", "does not matter"]
     assert page.locator(".chip.bad").count() == 2
+    data["verdict"]["matters"]["value"] = -1.7
+    assert show(page_of(data)).locator("section.proof .verdict b").last.inner_text() == "not shown to matter"
 
 
 def test_nothing_found_is_said(show: Opener, data: Document) -> None:

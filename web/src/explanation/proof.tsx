@@ -88,11 +88,13 @@ export const words = (data: ExplanationDocument): Said[] => {
   const drop = `takes ${share(specific.value)} of the attention`;
   const others = data.proof.next?.writers.length === 1 ? 'the next-best writer alone takes' : 'the next-best writers alone take';
   const change = `${data.answer.measured_by === 'lead' ? 'lead' : 'log-probability'} of the answer ${signed(matters.value)}`;
-  const little = Math.abs(matters.value ?? 0) < LITTLE ? 'too little' : 'no more than random removals do';
+  // A large change that random removals also make is no sign that the cause does not matter.
+  const little = Math.abs(matters.value ?? 0) < LITTLE;
+  const none: Way = ['bad', little ? 'does not matter' : 'not shown to matter', `${change}: ${little ? 'too little' : 'no more than random removals do'}${pText(matters.p)}`];
   return [
     said(specific, ['good', 'specific', `${drop}; matched random removals rarely do as much${pText(specific.p)}`], ['bad', 'not specific', `${drop}; matched random removals do as much too often${pText(specific.p)}`]),
     said(redundant, ['mixed', 'redundant', `${others} ${percent(redundant.value)} of that`], ['good', 'not redundant', `${others} only ${percent(redundant.value)} of that`]),
-    said(matters, ['good', 'matters', `${change}, more than random removals do${pText(matters.p)}`], ['bad', 'does not matter', `${change}: ${little}${pText(matters.p)}`]),
+    said(matters, ['good', 'matters', `${change}, more than random removals do${pText(matters.p)}`], none),
   ];
 };
 
