@@ -81,7 +81,7 @@ def verdict(found: FamiliesResult) -> str:
     if document["p_value"] is None:
         return f"{n} circuits: too few, or too similar, to separate"
     inside = document["p_value_within"]
-    wording = "" if inside is None else f"{inside:.3f} inside wordings, each one family, "
+    wording = "" if inside is None else f"{inside:.3f} against each wording as one family, "
     numbers = (
         f"silhouette {document['silhouette']:.2f}, stability {document['stability']:.2f}, separation "
         f"{document['separation']:.1f}, p {document['p_value_one_family']:.3f} against one family, {wording}"
@@ -90,7 +90,7 @@ def verdict(found: FamiliesResult) -> str:
     if k > 1:
         said = f"{n} circuits fall into {k} families ({numbers})"
     else:
-        said = f"no families: {n} circuits are one family, as no cut is stable and separated (tightest: {numbers})"
+        said = f"no families found: {n} circuits stay together, as no cut is stable and separated (tightest: {numbers})"
     return said if found.grouped_by is None else f"{said}; below they are grouped by {found.grouped_by}"
 
 
