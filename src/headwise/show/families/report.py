@@ -62,7 +62,7 @@ def families_report(found: FamiliesResult, named: NamedFamilies | None = None) -
             "circuits": str(document["n_compared"]),
             "answered wrong": str(document["n_wrong"]),
             "families": str(document["n_families"]),
-            "p, one family": "–" if p is None else f"{p:.3f}",
+            "p, families": "–" if p is None else f"{p:.3f}",
             **{
                 f"AMI with {a.label}": f"{a.ami.mean:z.2f}"
                 for a in found.agreements
