@@ -1,9 +1,8 @@
 """A rule that a model really follows is named, and the evidence of changed texts is for it.
 
-These expectations are met on the split of texts that seed 0 draws. Of fifteen splits that were tried it is the only one
-that meets all of them: the others miss one to three, mostly since the search takes "the first place" for "a place",
-which holds of nearly the same cells (agreement .886 where .9 is asked for). What is named is then a neighbour of the
-truth, not the truth: a name says what tells cells apart on the texts it was found on.
+What is named is asked on ten splits of the texts: the writer's, the channel's and the signal's names are the truth on
+all of them. The head's own attention is where nothing else competes in its row; on one split of ten its name is wider
+than the truth ("an animal" without "from what is no name").
 """
 
 from __future__ import annotations
@@ -72,17 +71,24 @@ def poles(found: NamesResult, signal: str) -> set[str]:
     return said
 
 
-def test_what_was_put_into_the_weights_is_named(found: NamesResult) -> None:
-    assert [one.verdict for one in found.signals] == ["named"] * 6
+SPLITS = 10
+
+
+def test_what_was_put_into_the_weights_is_named_on_every_split() -> None:
     texts, cells = other_cells()
     truth = BOTH.holds(texts, cells)
-    assert kappa(truth, rule_of(found, "L1H0 key embedding").holds(texts, cells)) >= 0.9
-    # softmax shares a row out: the head's own attention is where nothing else competes, and nowhere but by the rule
-    holds = rule_of(found, "L1H0").holds(texts, cells)
-    assert holds.sum() > 100 and truth[holds].mean() > 0.95
-    # two poles, two names, never pooled; which is which is a matter of sign
-    assert poles(found, "L1H0 ch0") in BY_POLE
-    assert poles(found, "L1H0 key ch0 embedding") in BY_POLE
+    heads = 0
+    for split in range(SPLITS):
+        found = named(split_seed=split)
+        assert [one.verdict for one in found.signals] == ["named"] * 6
+        assert kappa(truth, rule_of(found, "L1H0 key embedding").holds(texts, cells)) >= 0.9
+        # two poles, two names, never pooled; which is which is a matter of sign
+        assert poles(found, "L1H0 ch0") in BY_POLE
+        assert poles(found, "L1H0 key ch0 embedding") in BY_POLE
+        # softmax shares a row out: the head's own attention is where nothing else competes, and nowhere but by the rule
+        holds = rule_of(found, "L1H0").holds(texts, cells)
+        heads += bool(holds.sum() > 100 and truth[holds].mean() > 0.95)
+    assert heads >= SPLITS - 1
 
 
 BY_POLE = ({"++ animal", "-- place"}, {"++ place", "-- animal"})

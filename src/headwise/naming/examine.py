@@ -123,8 +123,9 @@ class Cases:
         return {"test": test, "matched": beyond, "near": float(near.mean()) if len(near) else None}
 
     def explored_negatives(self, number: int) -> Cells:
-        """The explored cells where a subject does not act."""
-        kinds = dict.fromkeys(self.negatives)
+        """The explored cells where a subject does not act; those at the positions of positives, too, or what a rule
+        leaves out of the truth is seldom met."""
+        kinds = dict.fromkeys((*self.negatives, "matched"))
         return Cells.joined([self.cells(self.explore, kind, number) for kind in kinds])
 
     def cells(self, half: Reservoir, kind: CellKind, number: int) -> Cells:

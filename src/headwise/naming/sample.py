@@ -5,12 +5,16 @@ text gives each subject at most one cell of a kind:
 
     positive   a cell at or above θ (99 %), drawn at random among them
     own        its own-slot negative (A): the same destination and another source, or the same source and another
-               destination for a subject of the query's side, below the median
-    random     a cell of another text, at any place (B), below the 95 % level
-    matched    the cell at the positive's own two positions in another text (C), below the 95 % level
+               destination for a subject of the query's side, below the median and idle
+    random     a cell of another text, at any place (B), idle
+    matched    the cell at the positive's own two positions in another text (C), idle
     near       a cell between the 80 % and 95 % levels (D)
     middle, upper, top     cells of the bands 95–99 %, 99–99.9 %, and above
     strongest  its largest score, if that is positive
+
+A subject is *idle* below half of θ (a head: half of that attention) and below the 95 % level. A rule that is true of
+more than one cell in twenty acts below that level too: cells where it acts at half its strength would speak against
+it, and for whatever narrower rule happens to miss them.
 
 Texts come in an order that their content gives, so the first ones that have a cell are a random sample. The first token
 attracts attention whatever it is; cells that read it are left out, and are what a sink's own subject looks at alone.
@@ -82,6 +86,8 @@ class Levels:
     """99 %, and no less than nothing (a head: three tenths of the attention): the threshold of positives."""
     top: np.ndarray
     """99.9 %."""
+    idle: np.ndarray
+    """Half of θ (a head: of that attention), and no more than 95 %: a subject does not act below it."""
 
     @classmethod
     def of(cls, subjects: Sequence[Subject], scores: np.ndarray) -> Levels:
@@ -90,7 +96,10 @@ class Levels:
         heads = np.array([subject.level in ("head", "sink") for subject in subjects])
         least = np.where(heads, np.log(LEAST_ATTENTION / (1 - LEAST_ATTENTION)), np.finfo(np.float32).tiny)
         theta = np.maximum(upper, least.astype(np.float32))
-        return cls(median, low, high, theta, np.maximum(top, theta))
+        # in a head's log-odds half is half of the attention; elsewhere scores are parts, which have a zero
+        attention = 0.5 / (1 + np.exp(-theta.astype(np.float64)))
+        half = np.where(heads, np.log(attention / (1 - attention)), theta / 2).astype(np.float32)
+        return cls(median, low, high, theta, np.maximum(top, theta), np.minimum(high, half))
 
 
 @dataclass(frozen=True)
@@ -281,9 +290,9 @@ class CellDraw:
         self.flat = scores.float().cpu().masked_fill(~self.mask, -torch.inf).flatten(2)
         """[s, n, T·T]"""
         self.order = order.masked_fill(~self.mask, -1.0)
-        self.median, self.low, self.high, self.theta, self.top = (
+        self.median, self.low, self.high, self.theta, self.top, self.idle = (
             torch.from_numpy(level[list(subjects)])[:, None]
-            for level in (levels.median, levels.low, levels.high, levels.theta, levels.top)
+            for level in (levels.median, levels.low, levels.high, levels.theta, levels.top, levels.idle)
         )
 
     def all(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -352,7 +361,7 @@ class CellDraw:
             self.order[texts[..., None], torch.arange(self.width), at[..., None]],
             self.order[texts, d],
         )
-        fits = (values < self.median[..., None]) & values.isfinite()
+        fits = (values < torch.minimum(self.median, self.idle)[..., None]) & values.isfinite()
         drawn = torch.where(fits, order, -1.0).max(-1)
         cell = torch.where(self.query_sided, drawn.indices * self.width + at, d * self.width + drawn.indices)
         return torch.where((drawn.values >= 0) & (positive >= 0), cell, -1)
@@ -362,7 +371,7 @@ class CellDraw:
         n = positive.shape[1]
         some = self.order.flatten(1).topk(PARTNERS)
         values = self.flat.gather(2, some.indices.expand(len(positive), -1, -1))
-        fits = (values < self.high[..., None]) & (some.values >= 0) & values.isfinite()
+        fits = (values < self.idle[..., None]) & (some.values >= 0) & values.isfinite()
         first = fits.float().argmax(-1)
         cell = some.indices.expand(len(positive), -1, -1).gather(2, first[..., None])[..., 0]
         cell = torch.where(fits.any(-1), cell, -1)
@@ -378,7 +387,7 @@ class CellDraw:
         for step in range(1, min(PARTNERS, n - 1) + 1):
             other = torch.arange(n).roll(-step)
             values = self.flat[rows, other.expand_as(positive), positive.clamp(min=0)]
-            fits = (found < 0) & (positive >= 0) & values.isfinite() & (values < self.high)
+            fits = (found < 0) & (positive >= 0) & values.isfinite() & (values < self.idle)
             found = torch.where(fits, positive, found)
             text = torch.where(fits, self.texts[other].expand_as(text), text)
         return found, text

@@ -196,7 +196,7 @@ def _search(predicates: Sequence[Predicate], answers: np.ndarray, positives: int
     pool = _conjunctions(table, None)
     for first in _starts(pool):
         pool += _conjunctions(table, first)
-    pool.sort(key=lambda one: one.order)
+    pool = _exchanged(table, pool)
     if not pool or pool[0].gain <= 0:
         return Found(None, 0.0)
     best = pool[0]
@@ -263,6 +263,52 @@ def _starts(pool: Sequence[_Candidate]) -> list[_Candidate]:
             kept[one.holds.tobytes()] = one
             left[length] -= 1
     return list(kept.values())
+
+
+def _exchanged(table: _Literals, pool: list[_Candidate]) -> list[_Candidate]:
+    """The pool, best first, after its best rules had every one of their literals exchanged, as long as one gains.
+
+    The beam builds a rule literal by literal, and drops a literal that is true of too much alone: *a place* before
+    *from a name*, for which *the last place* came through. What is true of more, and right with the others, is found
+    by putting it in the place of what was found.
+    """
+    pool = sorted(pool, key=lambda one: one.order)
+    seen = {one.chosen for one in pool}
+    tried: set[tuple[tuple[int, ...], ...]] = set()
+    while open_ := [one for one in pool[:BEAM] if one.chosen not in tried]:
+        for one in open_:
+            tried.add(one.chosen)
+            for made in _with_one_exchanged(table, one):
+                if made.chosen not in seen and made.gain > one.gain:
+                    seen.add(made.chosen)
+                    pool.append(made)
+        pool.sort(key=lambda one: one.order)
+    return pool
+
+
+def _with_one_exchanged(table: _Literals, one: _Candidate) -> Iterator[_Candidate]:
+    """For each literal of a rule the best other one in its place."""
+    for number, literals in enumerate(one.chosen):
+        rest = [_all_of(table, other) for i, other in enumerate(one.chosen) if i != number]
+        before = np.maximum.reduce([np.zeros(table.cells, np.float32), *rest])
+        for literal in literals:
+            kept = tuple(i for i in literals if i != literal)
+            within = _all_of(table, kept)
+            costs = one.cost - table.costs[literal] + table.costs[None]
+            gains = table.gains(within[None], before, costs)
+            gains[0, list(literals)] = -np.inf
+            best = next(_best_first(gains, costs, most=1), None)
+            if best is None:
+                continue
+            joined = tuple(sorted((*kept, best)))
+            chosen = (*one.chosen[:number], joined, *one.chosen[number + 1 :])
+            holds = np.maximum(within * table.answers[best], before)
+            yield _Candidate(float(gains[0, best]), float(costs[0, best]), chosen, holds)
+
+
+def _all_of(table: _Literals, literals: Sequence[int]) -> np.ndarray:
+    """[cells]: 1 where all of some literals are true."""
+    return table.answers[list(literals)].min(0, initial=1.0)
 
 
 def _rule(table: _Literals, one: _Candidate) -> Rule:
