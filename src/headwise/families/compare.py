@@ -9,7 +9,8 @@ Each prompt's vector is made a unit vector. A pair of families is compared by th
 with a bootstrap interval over wordings inside each family (over prompts where a family has one wording); beside it are
 the cosine of the two representatives, and how much two prompts of one family agree (the yardstick: families cannot
 agree better than each does with itself). What a head does is a claim about the side of a threshold that its cosine lies
-on, by Student's t of the bootstrap's spread; all heads, sides and pairs are corrected together.
+on, by Welch's t: each family's spread is that of its resamples, and since the data choose the side, both tails count.
+All heads, sides and pairs are corrected together.
 """
 
 from __future__ import annotations
@@ -198,9 +199,12 @@ def compare(
                 len(first) + len(second),
                 count,
             )
-            spread = float(_cosine(drawn[a][0], drawn[b][0]).std())
+            spreads = (
+                (float(_cosine(drawn[a][0], second.mean(0)).std()), drawn[a][1]),
+                (float(_cosine(first.mean(0), drawn[b][0]).std()), drawn[b][1]),
+            )
             does, null, off = looks_like(cosine.mean)
-            alone = claim(_beyond(off, spread, count), null=null, draws=BOOTSTRAPS, group=GROUP)
+            alone = claim(_beyond(off, spreads), null=null, draws=BOOTSTRAPS, group=GROUP)
             found = HeadComparison(
                 head=one.head,
                 side=one.side,
@@ -232,11 +236,20 @@ def _judged(found: Sequence[HeadComparison]) -> list[HeadComparison]:
     ]
 
 
-def _beyond(off: float, spread: float, clusters: int) -> float:
-    """p that a number which lies ``off`` beyond a threshold does so by chance: Student's t, one-sided."""
+def _beyond(off: float, spreads: Sequence[tuple[float, int]]) -> float:
+    """p that a number which lies ``off`` beyond a threshold does so by chance: Welch's t, two-sided, from the spread of
+    each family's resamples and the number of its clusters.
+
+    >>> round(_beyond(2.0, [(1e-9, 9), (0.9 ** 0.5, 10)]), 3)  # Student's t with nine degrees of freedom
+    0.077
+    """
     from scipy.special import stdtr
 
-    return float(stdtr(clusters - 1, -off / max(spread, 1e-12)))
+    # A resample of k clusters varies by (k − 1) / k of what a new sample does.
+    parts = [(max(spread, 1e-12) ** 2 * k / (k - 1), k - 1) for spread, k in spreads]
+    whole = sum(square for square, _ in parts)
+    freedom = whole**2 / sum(square**2 / free for square, free in parts)
+    return min(1.0, 2 * float(stdtr(freedom, -off / whole**0.5)))
 
 
 def _resampled_means(
