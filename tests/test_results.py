@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from make_results import RESULTS, made_page
+from result_blocks import BLOCK
+
 PAGES = Path(__file__).parent.parent / "docs" / "results"
 TABLE = re.compile(r"<!-- numbers of (?P<files>[\w., -]+) -->\n+(?P<rows>(?:\|.*\n)+)")
 NUMBER = re.compile(r"(?<![\w.])([-−+]?)(\d+\.\d+)( %)?")
@@ -72,3 +75,25 @@ def test_the_comparison_can_fail(tmp_path: Path) -> None:
     test_every_number_of_a_table_is_in_the_file_it_names([file], "| 0.12 | 12.3 % | -4.6 | −4.56 |")
     with pytest.raises(AssertionError):
         test_every_number_of_a_table_is_in_the_file_it_names([file], "| 0.12 | 12.3 % | -4.6 | 0.9 |")
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_block_of_a_page_is_made_from_the_kept_numbers(name: str) -> None:
+    page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    assert made_page(name) == page, "run: python tools/make_results.py"
+    assert {block for _, block, _ in BLOCK.findall(page)} == set(RESULTS[name].blocks)
+    assert f"(data/{name}.json)" in page
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_the_sentences_between_the_blocks_have_their_numbers_from_the_same_file(name: str) -> None:
+    prose = BLOCK.sub("", (PAGES / f"{name}.md").read_text(encoding="utf-8"))
+    known = list(leaves(json.loads((PAGES / "data" / f"{name}.json").read_text(encoding="utf-8"))))
+    # Of another run, of the works, or chosen (a threshold): said so beside it.
+    own = re.sub(r"<!-- numbers from elsewhere -->.*?\n\n", "", prose, flags=re.DOTALL)
+    missing = [
+        (value, places)
+        for value, places in written(own)
+        if not any(math.isclose(one, value, abs_tol=0.5 * 10**-places + 1e-9) for one in known)
+    ]
+    assert missing == []
