@@ -97,3 +97,31 @@ def sign_flips(
         return float((done >= sums.sum() - margin).double().mean()), len(signs)
     signs = torch.randint(2, (draws, count), generator=generator).double() * 2 - 1
     return p_value(float(sums.sum()), signs @ sums), draws
+
+
+ALL_FLIPS = 16
+"""Up to so many values every turn of their signs is gone through where many means are asked at once."""
+DRAWS = 9999
+
+
+def flipped(values: Tensor, *, generator: torch.Generator, draws: int = DRAWS) -> tuple[Tensor, int]:
+    """Is each mean of values [n, ...] over n clusters above zero? p [...] by sign flips, and the flips behind it.
+
+    >>> p, flips = flipped(torch.tensor([[1.0, 1.0], [1.0, -1.0], [1.0, 0.0]]), generator=torch.Generator())
+    >>> p.tolist(), flips
+    ([0.125, 0.75], 8)
+    """
+    n, tests = len(values), values.double().flatten(1)
+    exact = n <= ALL_FLIPS
+    if exact:
+        turns = torch.arange(2**n)[:, None] >> torch.arange(n) & 1
+    else:
+        turns = torch.randint(2, (draws, n), generator=generator)
+    signs = 1.0 - 2.0 * turns.double()
+    found = torch.empty(tests.shape[1], dtype=torch.float64)
+    for start in range(0, len(found), 64):  # a few at a time: flips × tests may be large
+        some = tests[:, start : start + 64]
+        real = some.sum(0)
+        as_much = (signs @ some >= real - _ROUNDING * real.abs().clamp(min=1.0)).sum(0)
+        found[start : start + 64] = as_much / len(signs) if exact else (1 + as_much) / (1 + draws)
+    return found.reshape(values.shape[1:]), len(signs)

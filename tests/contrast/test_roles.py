@@ -15,8 +15,10 @@ from tiny import tiny
 import headwise
 from headwise.contrast import roles as module
 from headwise.contrast.heads import rank_heads
-from headwise.contrast.roles import LEAST, ROLES, HeadRoles, _places, head_roles
+from headwise.contrast.role_claims import by_place, places_of, role_claims
+from headwise.contrast.roles import LEAST, ROLES, HeadRoles, head_roles
 from headwise.model.model import Model
+from headwise.randomness import keyed
 from headwise.show.contrast.terminal import roles_table
 from headwise.types import Estimate, Head
 
@@ -35,7 +37,7 @@ def planted(role: int, length: int) -> tuple[torch.Tensor, list[int]]:
 @pytest.mark.parametrize("role", range(len(ROLES)))
 def test_each_place_is_told_from_the_others(role: int) -> None:
     pattern, rows = planted(role, 12)
-    found = _places(pattern, rows, 12)
+    found = by_place(pattern, rows, 12)[..., places_of(12)]
     assert found[:, 0].argmax(-1).tolist() == [role, role]
     assert found[0, 0].tolist() == pytest.approx([0.9 if i == role else 0.0 for i in range(5)])
     assert (found[:, 1] < 0.1).all()
@@ -52,14 +54,17 @@ def test_means_are_those_of_the_captured_patterns(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(model, "stream_capture", seen)
     found = head_roles(model, sequences=5, length=7, keep=False)
-    assert len(asked) == 5 and all(ids[:7] == ids[7:] and len(set(ids)) == 7 for ids in asked)
+    assert len(asked) == 10 and all(len(set(ids[:7])) == 7 for ids in asked)
+    asked, shuffled = asked[:5], asked[5:]
+    assert all(ids[:7] == ids[7:] for ids in asked)
+    assert all(sorted(ids[7:]) == sorted(ids[:7]) for ids in shuffled)
     pattern = model.capture(asked, heads="L2H1", want="pattern").pattern[:, 0]
     slow = torch.stack([pattern[:, row, row - 6] for row in range(8, 14)]).mean()
     one = next(one for one in found.heads if one.head == Head(2, 1))
     assert one.attention["induction"].mean == pytest.approx(float(slow))
     assert one.attention["induction"].low <= float(slow) <= one.attention["induction"].high
     for one in found.heads:
-        clear = [role for role in ROLES if one.attention[role].low > LEAST]
+        clear = [role for role in ROLES if one.attention[role].low > LEAST and one.claims[role].supported]
         assert one.role in clear if clear else one.role is None
     again = head_roles(model, sequences=5, length=7, keep=False)
     assert again.to_json() == found.to_json()
@@ -83,11 +88,42 @@ def test_roles_are_kept_and_belong_to_their_model(tmp_path: Path, monkeypatch: p
         HeadRoles.load(path)
 
 
+def attention_at(places: dict[int, float], sequences: int, length: int, noise: float) -> torch.Tensor:
+    """One head's mean attention by place, the rest shared out, a little different from sequence to sequence."""
+    found = torch.full((sequences, 1, length + 2), 0.01, dtype=torch.float64)
+    for place, value in places.items():
+        found[:, 0, place] = value
+    return found + noise * torch.rand(found.shape, generator=keyed(0, "by place"), dtype=torch.float64)
+
+
+def test_a_role_goes_by_tokens_where_it_says_so() -> None:
+    """A head that looks as far back whatever stands there is no induction head, though attention is above 0.4."""
+    length, fit = 8, torch.ones(1, 5, dtype=torch.bool)
+    there = attention_at({length - 1: 0.8}, 8, length, 0.05)
+    nowhere = attention_at({}, 8, length, 0.05)
+    g = keyed(0, "roles")
+    by_token = role_claims(there, nowhere, length, fit, g)[0]
+    by_distance = role_claims(there, there.flip(0), length, fit, g)[0]
+    assert [one.supported for one in by_token] == [False, False, True, False, False]
+    # all 256 turns of the signs of 8 sequences: only the one as it is does as much, and five places were asked of
+    assert by_token[2].draws == 256 and by_token[2].p == 1 / 256 and by_token[2].q == pytest.approx(5 / 256)
+    assert not any(one.supported for one in by_distance)
+    assert by_distance[2].p > 0.3
+
+
+def test_of_two_places_that_are_liked_as_much_none_is_the_role() -> None:
+    length, fit = 8, torch.ones(1, 5, dtype=torch.bool)
+    both = attention_at({1: 0.45, length + 1: 0.45}, 8, length, 0.05)
+    assert not any(one.supported for one in role_claims(both, both, length, fit, keyed(0, "roles"))[0])
+
+
 def test_ranks_on_a_task_stand_beside_the_roles() -> None:
     model = tiny("llama")
     found = head_roles(model, sequences=4, length=6, keep=False)
     clear = Estimate(0.9, 0.8, 0.95, n=4, clusters=4)
-    first = replace(found.heads[5], attention={**found.heads[5].attention, "induction": clear})
+    attended = {**found.heads[5].attention, "induction": clear}
+    assert replace(found.heads[5], attention=attended).role is None  # above 0.4, and not supported
+    first = replace(found.heads[5], attention=attended, claims={})
     known = replace(found, heads=(*found.heads[:5], first, *found.heads[6:]))
     generator = torch.Generator().manual_seed(0)
     attention = torch.rand(40, len(model.heads), 3, generator=generator)

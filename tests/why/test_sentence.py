@@ -109,6 +109,11 @@ def test_the_roles_of_the_named_heads_are_those_that_were_measured(
     for one in text["heads"]:
         one["induction"] |= {"mean": 0.9, "ci": [0.8, 0.95]}
     file.write_text(json.dumps(text))
+    unsupported = explain(model, ids, head="L3H1", query=-1, draws=19)
+    assert unsupported.to_json()["role"] is None and "induction" not in unsupported.sentence
+    for one in text["heads"]:
+        one["induction"]["claim"]["supported"] = True
+    file.write_text(json.dumps(text))
     why = explain(model, ids, head="L3H1", query=-1, draws=19)
     document = why.to_json()
     check(read(why.sentence, list(why.tokens)), document)

@@ -2,23 +2,24 @@
 
 In such text a head can only look back by place or by sameness of tokens, so each of these is seen alone: the token
 before, the same token before, the token after that one (induction), the first token, the token itself. A role is a
-habit on synthetic text; what the head does in a real prompt is another question.
+habit on synthetic text; what the head does in a real prompt is another question. That a head has one is a claim
+(:mod:`headwise.contrast.role_claims`): more than 0.4 of the attention, as is usual, would be a threshold alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
 
 from headwise import jsons
 from headwise.arguments import count
+from headwise.contrast.role_claims import by_place, places_of, role_claims
 from headwise.errors import HeadwiseError
 from headwise.files import write_json
 from headwise.frames import frame
@@ -26,7 +27,7 @@ from headwise.intervals import as_share, mean_interval
 from headwise.model.loading.store import cache_folder
 from headwise.randomness import keyed
 from headwise.tokens import NoTokenizer
-from headwise.types import Estimate, Head, HeadLike
+from headwise.types import Claim, Estimate, Head, HeadLike
 from headwise.validation import Index, Row, Sha256, Shape, check, quoted, require_schema, unfit
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 Role = Literal["previous token", "duplicate token", "induction", "first token", "self"]
 ROLES: tuple[Role, ...] = ("previous token", "duplicate token", "induction", "first token", "self")
 LEAST = 0.4
-"""A head has a role if the interval of its mean attention there lies above this: two roles at most."""
+"""A head has a role only if the interval of its mean attention there lies above this: two places at most."""
 SEQUENCES = 16
 LENGTH = 24
 """Tokens that are read twice: far enough apart that the same token is not the one before."""
@@ -53,16 +54,31 @@ class HeadRole:
     """The head."""
     attention: Mapping[Role, Estimate]
     """Its mean attention to each place, with the interval over sequences."""
+    claims: Mapping[Role, Claim] = field(default_factory=dict)
+    """That each place is its role; empty in files made before that was tested."""
+
+    @property
+    def above(self) -> list[Role]:
+        """The places whose interval lies above ``LEAST``, the threshold that is usual; it claims nothing."""
+        return [role for role in ROLES if self.attention[role].low > LEAST]
 
     @property
     def role(self) -> Role | None:
-        """The role that it has most clearly; None where no interval lies above ``LEAST``."""
-        clear: list[Role] = [role for role in ROLES if self.attention[role].low > LEAST]
+        """The role that it has most clearly; None where none is supported."""
+        clear: list[Role] = [
+            role for role in self.above if role not in self.claims or self.claims[role].supported
+        ]
         return max(clear, key=lambda role: self.attention[role].mean, default=None)
 
     def to_json(self) -> dict[str, Any]:
-        found = {role.replace(" ", "_"): self.attention[role].to_json() for role in ROLES}
-        return {"head": str(self.head), "role": self.role, **found}
+        found = {
+            role.replace(" ", "_"): {
+                **self.attention[role].to_json(),
+                "claim": self.claims[role].to_json() if role in self.claims else None,
+            }
+            for role in ROLES
+        }
+        return {"head": str(self.head), "role": self.role, "above": self.above, **found}
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +151,8 @@ class HeadRoles:
         heads = tuple(
             HeadRole(
                 Head.parse(one.head),
-                {role: getattr(one, role.replace(" ", "_")).estimate for role in ROLES},
+                {role: _place(one, role).estimate for role in ROLES},
+                {role: claim.claim for role in ROLES if (claim := _place(one, role).claim) is not None},
             )
             for one in read.heads
         )
@@ -170,7 +187,9 @@ def head_roles(
 ) -> HeadRoles:
     """Measure what every head does on random tokens that are read twice, in one batch of passes.
 
-    A head has a role if the 95 % interval of its mean attention to that place, over sequences, lies above 0.4.
+    A head has a role if the 95 % interval of its mean attention to that place, over sequences, lies above 0.4, and if
+    that is supported: the place gets more than any other, and, where the role goes by sameness of tokens, more than in
+    text whose second reading is in another order (sign flips over sequences, all heads and places corrected together).
 
     Parameters
     ----------
@@ -238,7 +257,8 @@ def _kept(file: Path, weight_hash: str) -> HeadRoles | None:
         found = HeadRoles.load(file)
     except HeadwiseError:
         return None
-    return found if found.weight_hash == weight_hash else None
+    tested = all(one.claims for one in found.heads)  # nothing was, in files of earlier versions
+    return found if found.weight_hash == weight_hash and tested else None
 
 
 def ordinary_tokens(model: Model) -> list[int]:
@@ -253,35 +273,36 @@ def ordinary_tokens(model: Model) -> list[int]:
 
 def _measured(model: Model, words: list[int], sequences: int, length: int, seed: int) -> HeadRoles:
     choices = torch.tensor(words)
-    prompts = []
+    repeated, shuffled = [], []
     for number in range(sequences):
-        order = torch.randperm(len(words), generator=keyed(seed, "roles", number))[:length]
-        prompts.append([*choices[order].tolist()] * 2)
+        generator = keyed(seed, "roles", number)
+        order = torch.randperm(len(words), generator=generator)[:length]
+        again = order[torch.randperm(length, generator=generator)]
+        repeated.append([*choices[order].tolist()] * 2)
+        shuffled.append([*choices[order].tolist(), *choices[again].tolist()])
     # not the second reading of the first token, for which the same token is the first one
     rows = list(range(length + 1, 2 * length))
-    seen = torch.zeros(sequences, len(model.heads), len(ROLES), dtype=torch.float64)
-    for indices, got in model.stream_capture(prompts, queries=rows, want=("pattern",), batch_size=4):
-        seen[indices] = _places(got.pattern.double().cpu(), rows, length)
-    found = [x.tolist() for x in mean_interval(seen, seed, "roles")]
+    seen = torch.zeros(2 * sequences, len(model.heads), length + 2, dtype=torch.float64)
+    for indices, got in model.stream_capture(
+        repeated + shuffled, queries=rows, want=("pattern",), batch_size=4
+    ):
+        seen[indices] = by_place(got.pattern.double().cpu(), rows, length)
+    twice, other = seen[:sequences], seen[sequences:]
+    found = [x.tolist() for x in mean_interval(twice[..., places_of(length)], seed, "roles")]
+    means = [
+        [
+            as_share(Estimate(*(x[h][r] for x in found), n=sequences, clusters=sequences))
+            for r in range(len(ROLES))
+        ]
+        for h in range(len(model.heads))
+    ]
+    fit = torch.tensor([[one.low > LEAST for one in places] for places in means])
+    judged = role_claims(twice, other, length, fit, keyed(seed, "role claims"))
     heads = tuple(
-        HeadRole(
-            head,
-            {
-                role: as_share(Estimate(*(x[h][r] for x in found), n=sequences, clusters=sequences))
-                for r, role in enumerate(ROLES)
-            },
-        )
-        for h, head in enumerate(model.heads)
+        HeadRole(head, dict(zip(ROLES, places, strict=True)), dict(zip(ROLES, said, strict=True)))
+        for head, places, said in zip(model.heads, means, judged, strict=True)
     )
     return HeadRoles(model.name, model.weight_hash, sequences, length, seed, heads)
-
-
-def _places(pattern: Tensor, rows: list[int], length: int) -> Tensor:
-    """Mean attention [prompts, heads, roles] of patterns [prompts, heads, rows, columns]."""
-    at = torch.tensor(rows)
-    row = torch.arange(len(rows))
-    columns = (at - 1, at - length, at - length + 1, torch.zeros_like(at), at)
-    return torch.stack([pattern[:, :, row, column].mean(-1) for column in columns], -1)
 
 
 # --- the shape of a file ---
@@ -292,11 +313,25 @@ _ROUNDING = 1e-6
 _Share = Annotated[float, Field(ge=0, le=1 + _ROUNDING)]
 
 
+class _ClaimShape(Shape):
+    null: str
+    draws: Index
+    p: _Share
+    q: _Share
+    group: str
+    supported: bool
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.null, self.draws, self.p, self.q, self.group, self.supported)
+
+
 class _EstimateShape(Shape):
     mean: _Share
     ci: Row[_Share]
     n: Index
     clusters: Index
+    claim: _ClaimShape | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> _EstimateShape:
@@ -318,6 +353,11 @@ class _HeadShape(Shape):
     induction: _EstimateShape
     first_token: _EstimateShape
     self: _EstimateShape
+    above: Row[Role] = ()
+
+
+def _place(one: _HeadShape, role: Role) -> _EstimateShape:
+    return getattr(one, role.replace(" ", "_"))
 
 
 class _MeasuredModel(Shape):

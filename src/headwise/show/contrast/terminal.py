@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headwise.claims import LEVEL
 from headwise.contrast.alignment import AGAINST as ALIGNED
 from headwise.contrast.alignment import GROUP as ALIGNMENTS
 from headwise.contrast.heads import GROUP, MASS
@@ -73,7 +74,8 @@ def roles_table(
     counts = ", ".join(f"{role} {number}" for role, number in found.counts.items())
     said = (
         f"\nheads of each role: {counts}; {without} have none. A role is a mean attention whose interval lies above "
-        f"{LEAST}, on {found.sequences} sequences of {found.length} random tokens that are read twice."
+        f"{LEAST}, and which is supported (q ≤ {LEVEL:g}) against the next most attended place and against text that "
+        f"does not repeat, on {found.sequences} sequences of {found.length} random tokens that are read twice."
     )
     columns = ("role", "head", "attention", "95 %", *(() if task is None else (f"rank in {task}", "95 %")))
     parts: list[RenderableType] = [table(columns, rows), Text(said)]
