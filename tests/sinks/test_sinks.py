@@ -20,7 +20,7 @@ from headwise.model.model import Model
 from headwise.model.reading import side_maps
 from headwise.model.stream import split
 from headwise.sinks.clusters import cut, share_signals
-from headwise.sinks.find import AWAY, MIN_ROWS, find_parking, on_sinks, tokens_received
+from headwise.sinks.find import AWAY, MIN_ROWS, Parking, find_parking, on_sinks, tokens_received
 from headwise.sinks.proof import ProjectOut, _rotations, free_one_by_one, projection
 from headwise.sinks.result import SinksResult
 from headwise.sinks.signals import (
@@ -365,4 +365,33 @@ def test_a_result_comes_back_from_its_folder(planted: SinksResult, tmp_path: Pat
     again.save(tmp_path / "again")
     for name in ("sinks.json", "result.safetensors", "manifest.json"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
-    assert "heads park their attention" in planted._repr_html_()
+    assert "heads park there" in planted._repr_html_()
+
+
+def test_that_a_head_parks_is_an_exact_sign_test_over_prompts() -> None:
+    """All of six fair coins fall on one side once in 64, five or more 7 times; a prompt without a sink says nothing."""
+    given = torch.tensor(
+        [[0.9] * 6, [0.9] * 5 + [0.1], [0.9] * 3 + [0.2] * 3, [0.6] * 2 + [0.0] * 4]
+    ).double()
+    attention = torch.cat([given.mT[:, None], torch.full((1, 1, 4), torch.nan).double()])
+    parking = Parking([[0]] * 7, [(0,)] * 6 + [()], [torch.zeros(1)] * 7, attention)
+    found = parking.parks(0.5)
+    assert [found[Head(0, head)].p for head in range(4)] == pytest.approx([1 / 64, 7 / 64, 42 / 64, 57 / 64])
+    assert found[Head(0, 0)].q == pytest.approx(4 / 64) and not any(one.supported for one in found.values())
+    alone = Parking(parking.token_ids, parking.sinks, parking.received, attention[..., :1]).parks(0.5)
+    assert alone[Head(0, 0)].supported
+    unseen = attention[..., :1].clone()
+    unseen[0] = torch.nan
+    assert (
+        Parking(parking.token_ids, parking.sinks, parking.received, unseen).parks(0.5)[Head(0, 0)].p == 1 / 32
+    )
+
+
+def test_signals_that_agree_are_told_from_the_same_strengths_anywhere() -> None:
+    g = torch.Generator().manual_seed(0)
+    common = torch.randn(16, generator=g).double()
+    near = common + 0.1 * torch.randn(6, 16, generator=g).double()
+    far = torch.randn(6, 16, generator=g).double()
+    agree, apart = (agreement(one, one[:0], [1], 0, "test").claim for one in (near, far))
+    assert agree is not None and agree.supported and agree.p == 1 / 200
+    assert apart is not None and not apart.supported

@@ -11,7 +11,7 @@ from headwise.contrast.roles import HeadRole
 from headwise.known_names import KnownNames, NamesLike, sink_id
 from headwise.portraits.habits import Account, CellInContext, Looks, SinkPlace
 from headwise.sinks.find import PARKED
-from headwise.types import Estimate, Head
+from headwise.types import Claim, Estimate, Head
 
 SCHEMA = 1
 
@@ -38,6 +38,8 @@ class HeadPortrait:
     """What it does on random tokens that are read twice; None for a model that is too small for that."""
     on_sinks: Estimate | None
     """Its mean attention on sinks, over texts; None where no text has one."""
+    parks: Claim | None = None
+    """That this is more than half of it in most texts; None where no text has a sink, or that was not tested yet."""
     sinks: tuple[SinkPlace, ...]
     """Where these texts have sinks most often."""
     looks: Looks
@@ -54,11 +56,19 @@ class HeadPortrait:
         particular (``diffuse``), or what makes it attend."""
         if self.role is not None and self.role.role is not None and self.role.role != "first token":
             return self.role.role
-        if self.on_sinks is not None and self.on_sinks.low > PARKED:
+        if self.rests:
             return "rests on sinks"
         if self.account is None:
             return "diffuse"
         return {"content": "by content", "place": "by place"}.get(self.account.place.reason, "by both")
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is supported that more than half of its attention is on sinks; in runs made before that was
+        tested, whether the interval lies above a half."""
+        if self.parks is not None:
+            return self.parks.supported
+        return self.on_sinks is not None and self.on_sinks.low > PARKED
 
     @property
     def subjects(self) -> list[str]:
@@ -89,6 +99,7 @@ class HeadPortrait:
             "described": self.kind,
             "role": None if self.role is None else self.role.to_json(),
             "on_sinks": None if self.on_sinks is None else self.on_sinks.to_json(),
+            "parks": None if self.parks is None else self.parks.to_json(),
             "sinks": [asdict(one) for one in self.sinks],
             "looks": self.looks.to_json(),
             "account": None if self.account is None else self.account.to_json(),

@@ -47,6 +47,7 @@ from headwise.scale.stages import Stages
 from headwise.scale.study import run_study
 from headwise.scale.work import cut
 from headwise.sinks.document import positions
+from headwise.sinks.find import PARKED
 from headwise.tasks.answers.make import make_answers
 from headwise.tasks.clusters import clusters_of
 from headwise.types import Estimate, Head, HeadLike
@@ -270,6 +271,7 @@ def _found(
         raise nothing_seen(best, rows[best], len(texts), LEAST_ATTENTION)
     accounts = find_accounts(texts, drawn, bases.name, seed, run)
     on_sinks = _on_sinks(peaks, seed)
+    parks = peaks.parking.parks(PARKED) if peaks.parking.with_sinks else {}
     roles, sinks = roles_once(model), _sink_places(peaks)
     made = [
         HeadPortrait(
@@ -282,6 +284,7 @@ def _found(
             basis=bases.name,
             role=None if roles is None else roles.by_head.get(head),
             on_sinks=on_sinks(head),
+            parks=parks.get(head),
             sinks=sinks,
             looks=looks_of(head, rows[head], texts, seed),
             account=account_from(model, head, accounts[head], texts, clusters, bases.head(head).stable, seed),

@@ -98,8 +98,7 @@ def sinks_result(found: SinksResult) -> str:
     rows = [(repr(s.token), s.position, s.prompts, s.share, s.attention) for s in found.sinks[:12]]
     share, attention = TableColumn(name="share", format=".0%"), TableColumn(name="attention", format=".2f")
     sinks = Table(("token", "position", "prompts", share, attention), rows)
-    parked = f"{len(found.parked)} of {found.attention.numel()} heads park their attention on sinks"
-    return notebook(f"Sinks in {found.model}: {parked}.", sinks.html(bare=True))
+    return notebook(f"Sinks in {found.model}: {found.parking_said}.", sinks.html(bare=True))
 
 
 def head_portrait(found: HeadPortrait) -> str:

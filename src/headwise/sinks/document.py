@@ -121,6 +121,7 @@ def _head(study: SinksResult, head: Head) -> dict[str, Any]:
             "firings": a.firings,
             "signals": a.signals,
             "controlled": a.controlled,
+            "claim": None if a.claim is None else a.claim.to_json(),
             "matched": beside.to_json() if (beside := study.matched.get((head, side))) else None,
         }
         sides.append(record)
@@ -130,6 +131,7 @@ def _head(study: SinksResult, head: Head) -> dict[str, Any]:
         "attention": number(float(study.attention[at])),
         "ci": [number(float(study.low[at])), number(float(study.high[at]))],
         "parked": head in study.parked,
+        "parks": study.parks[head].to_json(),
         "sides": sides,
         "controlled": any(record["controlled"] for record in sides),
     }

@@ -1,8 +1,10 @@
 """Which tokens are sinks, and which heads park their attention on them.
 
 A token is a *sink* of its prompt if the tokens from ``AWAY`` positions on give it, averaged over them and over every
-head of the model, at least the threshold. Nothing is assumed about where it stands. A head *parks* if, from the same
-rows, it gives the sinks of a prompt at least ``PARKED`` of its attention, averaged over prompts.
+head of the model, at least the threshold. Nothing is assumed about where it stands. That is a definition, and claims
+nothing. A head is *parked* if, from the same rows, it gives the sinks of a prompt at least ``PARKED`` of its attention,
+averaged over prompts: these heads are looked at. That it *parks* is a claim: it gives them more than that in most
+prompts (an exact sign test, whatever the distribution). With a half, this is more than all other tokens together get.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from headwise.bases.singular import one_thread
+from headwise.claims import claims
 from headwise.errors import HeadwiseError
 from headwise.intervals import mean_interval
 from headwise.model.attend import AttentionCall
@@ -25,13 +29,15 @@ from headwise.progress import Tick
 from headwise.scale.stages import Stages, ValuesJob, batched
 from headwise.scale.work import Chunk
 from headwise.tokens import shown
-from headwise.types import Head
+from headwise.types import Claim, Head
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
 
 THRESHOLD = 0.3
 PARKED = 0.5
+PARKS = "as many prompts with less attention on sinks as with more (sign test)"
+HEADS = "all heads of the model"
 AWAY = 4
 """How many positions later a row must stand to count: nearby rows see few keys and give each much."""
 MIN_ROWS = 4
@@ -102,6 +108,19 @@ class Parking:
         """Mean attention on sinks with its interval over prompts, [layers, heads] each."""
         mean, low, high = mean_interval(self.attention[self.with_sinks], seed, "parking")
         return mean, low.clamp_min(0), torch.minimum(high, mean.clamp_min(1))
+
+    def parks(self, parked: float) -> dict[Head, Claim]:
+        """That a head gives sinks more than ``parked`` of its attention, on average and in most prompts; all heads
+        corrected together."""
+        from scipy.special import bdtrc
+
+        given = self.attention[self.with_sinks]  # NaN where a head sees no sink
+        above, seen = (given > parked).sum(0), (~given.isnan()).sum(0)
+        # P(at least so many of n fair coins)
+        p = np.where(above > 0, bdtrc(above.numpy() - 1.0, np.maximum(seen.numpy(), 1), 0.5), 1.0)
+        fit = given.nanmean(0) >= parked
+        made = claims(p.flatten().tolist(), null=PARKS, draws=0, group=HEADS, fit=fit.flatten().tolist())
+        return {Head(i // p.shape[1], i % p.shape[1]): one for i, one in enumerate(made)}
 
 
 def find_parking(

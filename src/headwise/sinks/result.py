@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from headwise.claims import LEVEL
 from headwise.intervals import mean_interval
 from headwise.known_names import sink_id
 from headwise.sinks.clusters import Sharing, SinkWriter, writers_of
@@ -18,7 +20,7 @@ from headwise.sinks.matched import Matched, told
 from headwise.sinks.proof import Freed, Shared
 from headwise.sinks.signals import SIDES, Agreement, Parked
 from headwise.strings import counted
-from headwise.types import Head, Side
+from headwise.types import Claim, Head, Side
 
 if TYPE_CHECKING:
     from pandas import DataFrame  # pyright: ignore[reportMissingImports]
@@ -50,7 +52,7 @@ class SinksResult:
     high: Tensor
     """[layers, heads]: the upper end."""
     parked: list[Head]
-    """The heads that give sinks at least ``parked`` of their attention."""
+    """The heads that give sinks at least ``parked`` of their attention: a definition of whom to look at."""
     traced: list[Parked]
     """One parked firing per head and traced prompt, with its control signals."""
     agreements: dict[tuple[Head, Side], Agreement]
@@ -76,8 +78,26 @@ class SinksResult:
         traced = min(asked["traced"], len(self.parking.with_sinks))
         return asked | {"traced": traced, "proved": min(asked["proved"], traced)}
 
+    @cached_property
+    def parks(self) -> dict[Head, Claim]:
+        """By head: that it gives sinks more than ``parked`` of its attention in most prompts."""
+        return self.parking.parks(self.config["parked"])
+
+    @property
+    def parking_said(self) -> str:
+        """How many heads park, as far as that is supported, and how many are above the threshold."""
+        held = sum(one.supported for one in self.parks.values())
+        return (
+            f"{held} of {self.attention.numel()} heads park there (supported, q ≤ {LEVEL:g}; "
+            f"{len(self.parked)} give sinks at least {self.config['parked']:g} on average)"
+        )
+
+    def agreeing(self, side: Side) -> list[Head]:
+        """Heads whose control signals on a side agree over prompts, as far as that is supported."""
+        return [head for head, a in self.of(side) if a.claim is not None and a.claim.supported]
+
     def controlled(self, side: Side) -> list[Head]:
-        """Heads whose control signals on a side agree over prompts."""
+        """Heads whose control signals on a side are less than 0.5 apart over prompts: the published cut-off."""
         return [head for (head, one), a in self.agreements.items() if one == side and a.controlled]
 
     def of(self, side: Side) -> list[tuple[Head, Agreement]]:
@@ -152,16 +172,19 @@ class SinksResult:
         found = self.to_json()
         heads = [
             {
-                **{k: v for k, v in h.items() if k not in ("ci", "sides")},
+                **{k: v for k, v in h.items() if k not in ("ci", "sides", "parks")},
                 "low": h["ci"][0],
                 "high": h["ci"][1],
+                "parks": h["parks"]["supported"],
+                "parks_q": h["parks"]["q"],
             }
             for h in found["heads"]
         ]
         sides = [
             {
                 "head": h["head"],
-                **{k: v for k, v in one.items() if k not in ("ci", "matched")},
+                **{k: v for k, v in one.items() if k not in ("ci", "matched", "claim")},
+                "agree": None if one["claim"] is None else one["claim"]["supported"],
                 "low": one["ci"][0],
                 "high": one["ci"][1],
             }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from headwise.bases.basis import Bases, Basis
 from headwise.bases.singular import one_thread
+from headwise.claims import claim, claims, p_value
 from headwise.intervals import bounds, resampled
 from headwise.model.batch import by_length
 from headwise.model.reading import Rotary
@@ -28,7 +29,7 @@ from headwise.scale.work import Chunk
 from headwise.sinks.find import BATCH, Parking, away
 from headwise.tracing.search import LayerSearch, Rules, SideSignals
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Estimate, Head, Side
+from headwise.types import Cell, Claim, Estimate, Head, Side
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -38,11 +39,14 @@ KINDS: tuple[Kind, ...] = ("sink", "other", "frequent")
 SIDES: tuple[Side, ...] = ("query", "key")
 CONTROLLED = 0.5
 """A head is controlled on a side where its signals' mean distance over prompts is below this (the published rule)."""
+NULL = "the same strengths in random channels, with random signs"
+GROUP = "all parked heads and both sides"
 MIN_SIGNALS = 4
 """Prompts a side needs before agreement is spoken of."""
 TRACED_TOKENS = 160
 """Tokens traced in one batch of prompts, which is kept as a whole."""
-SHUFFLES = 50
+SHUFFLES = 199
+"""Draws of that null."""
 
 
 def sink_bases(model: Model) -> Bases:
@@ -294,10 +298,13 @@ class Agreement:
     """Firings on other tokens that were compared."""
     signals: float
     """Median number of signals a firing needed."""
+    claim: Claim | None = None
+    """That they agree more than the same strengths in random channels do; None in runs made before that was tested.
+    Whether they agree because the token is a sink is another claim (:mod:`headwise.sinks.matched`)."""
 
     @property
     def controlled(self) -> bool:
-        """Whether the signals agree: a distance below 0.5."""
+        """Whether the distance is below 0.5: the published cut-off, which describes and claims nothing."""
         return self.distance.mean < CONTROLLED
 
 
@@ -335,6 +342,7 @@ def agreement(
         others=float(cosine_distance(others)) if len(others) >= MIN_SIGNALS else None,
         others_firings=len(others),
         signals=float(torch.tensor(signals, dtype=torch.float64).median()),
+        claim=claim(p_value(-float(cosine_distance(vectors)), -draws), null=NULL, draws=len(draws)),
     )
 
 
@@ -365,7 +373,10 @@ def agreements(
                 str(head),
                 side,
             )
-    return made
+    judged = claims(
+        [one.claim.p for one in made.values() if one.claim], null=NULL, draws=SHUFFLES, group=GROUP
+    )
+    return {where: replace(one, claim=said) for (where, one), said in zip(made.items(), judged, strict=True)}
 
 
 def _by_head(traced: Sequence[Parked], side: Side) -> dict[Head, list[Parked]]:

@@ -102,10 +102,12 @@ def sinks_report(study: SinksResult, names: KnownNames | None = None) -> Report:
     facts = {
         "prompts": f"{n} ({len(study.parking.with_sinks)} with a sink)",
         "sinks at the first token": f"{at} of {sum(s.prompts for s in study.sinks)}",
-        "heads that park": f"{len(study.parked)} of {study.attention.numel()}",
+        "heads that park": study.parking_said,
     }
     for side in SIDES:
-        facts[f"controlled, {side} side"] = f"{len(study.controlled(side))} of {len(study.of(side))}"
+        facts[f"signals agree, {side} side"] = (
+            f"{len(study.agreeing(side))} of {len(study.of(side))}; {len(study.controlled(side))} closely (controlled)"
+        )
     return Report(
         "Attention sinks",
         [
@@ -131,9 +133,8 @@ def _tokens(study: SinksResult) -> list[Block]:
 
 
 def _heads(study: SinksResult) -> list[Block]:
-    counts = {"n": len(study.parked), "all": study.attention.numel()}
     return [
-        Markdown(PROSE("heads", parked=study.settings["parked"], **counts)),
+        Markdown(PROSE("heads", parked=study.settings["parked"], said=study.parking_said)),
         Figure(figures.parking_by_layer(study), PROSE("heads figure")),
         Figure(figures.parking_map(study), PROSE("map figure")),
     ]
@@ -149,6 +150,7 @@ def _agreement(study: SinksResult) -> list[Block]:
         "high": lambda row: row[2].distance.high,
         "at other tokens": lambda row: row[2].others,
         "shuffled": lambda row: row[2].shuffled,
+        "agree": lambda row: "yes" if row[2].claim is not None and row[2].claim.supported else "no",
         "controlled": lambda row: row[2].controlled,
         "signals": lambda row: row[2].signals,
         "firings": lambda row: row[2].firings,

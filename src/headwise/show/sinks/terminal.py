@@ -73,7 +73,7 @@ def _layers(study: SinksResult) -> RenderableType:
                 f"L{layer}H{best} {value:.2f} ({low:.2f}–{high:.2f})",
             )
         )
-    title = f"Attention on sinks by layer; {len(study.parked)} of {study.attention.numel()} heads park there"
+    title = f"Attention on sinks by layer; {study.parking_said}"
     return table(("layer", "", "mean", "parked", "most (95 %)"), rows, title=title)
 
 
@@ -91,6 +91,7 @@ def _agreement(study: SinksResult, top: int) -> RenderableType:
         rows.append(
             (
                 side,
+                f"{len(study.agreeing(side))} of {len(found)}",
                 f"{len(study.controlled(side))} of {len(found)}",
                 f"{middle:.2f}",
                 f"{others[len(others) // 2]:.2f}" if others else "–",
@@ -101,15 +102,20 @@ def _agreement(study: SinksResult, top: int) -> RenderableType:
         )
     columns = (
         "side",
+        "agree",
         "controlled",
         "distance",
         "at other tokens",
         "at a frequent token",
-        "supported",
+        "nearer at sinks",
         "written by",
     )
-    title = "Signals of a head over prompts: mean cosine distance (median over heads), controlled below 0.5"
-    return Group(table(columns, rows, title=title), *(Text(said) for said in study.said))
+    title = "Signals of a head over prompts: mean cosine distance (median over heads)"
+    legend = (
+        "agree: supported against the same strengths in random channels; controlled: a distance below 0.5, the "
+        "published cut-off; nearer at sinks: supported against the frequent token"
+    )
+    return Group(table(columns, rows, title=title), Text(legend), *(Text(said) for said in study.said))
 
 
 def _sources(study: SinksResult) -> RenderableType:
