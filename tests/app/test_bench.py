@@ -96,7 +96,7 @@ def test_a_head_patched_from_the_same_prompt_changes_nothing(
     patch = {"kind": "patch", "head": str(why.head), "position": why.query, "source": prompt["id"]}
     got = tried(app, why, prompt, patch).data
     assert got["change"] == pytest.approx(0, abs=1e-5)
-    assert got["more_than_chance"] is False
+    assert got["claim"]["supported"] is False and got["claim"]["null"]
     others = [app.read(line["prompt"]) for line in LINES[1:]]
     same = next(one for one in others if len(one["tokens"]) == len(prompt["tokens"]))
     got = tried(app, why, prompt, {**patch, "source": same["id"]}).data

@@ -18,7 +18,6 @@ from headwise.app import wire_edits
 from headwise.app.changes import CellChanges, OfCell
 from headwise.circuits.counterfactual import Outcome, outcomes, removal, unused
 from headwise.circuits.interventions import in_stream
-from headwise.claims import LEVEL
 from headwise.contrast.bank import FeatureBank, banks_of
 from headwise.errors import HeadwiseError
 from headwise.model.edits import Edit, Silence
@@ -26,16 +25,17 @@ from headwise.model.model import Model
 from headwise.randomness import keyed
 from headwise.tokens import Prompt, shown_after
 from headwise.tracing.table import log_odds_table
-from headwise.types import Cell, Head
+from headwise.types import Cell, Claim, Head
 from headwise.validation import check
 from headwise.why.consequence import set_row, without_cell
 from headwise.why.controls import TRIED, Control
-from headwise.why.proof import LEAST, Spread
+from headwise.why.proof import LEAST, NULL, Spread
 from headwise.why.question import Answer, PromptReading, find_answer
 from headwise.why.what import features_here
 
 OfHead = wire_edits.SilenceHead | wire_edits.CutCell | wire_edits.PatchHead
 TOP = 5
+GROUP = "this change alone, the largest p over its kinds of control"
 HEADS = "the same edits in other heads of the same layers"
 EDGES = "as many channels that the edges do not use, of the same writers"
 
@@ -99,7 +99,6 @@ class Bench:
         for control, plans in tried:
             made.append(self._control(control, seen[place : place + len(plans)], answer, before, change))
             place += len(plans)
-        known = [one.p for one in made]
         return wire_edits.EditSeen(
             before=_seen(before),
             predicted=self._predicted(),
@@ -107,7 +106,7 @@ class Bench:
             change=change,
             measured_by="lead" if answer.compared else "log_probability",
             controls=tuple(made),
-            more_than_chance=abs(change) >= LEAST and max(known) <= LEVEL if known else None,
+            claim=_claim(change, made),
             top=self._top(whole),
         )
 
@@ -285,6 +284,16 @@ def one_head(asked: OfHead, cell: Cell) -> Head:
 def needed(plan: wire_edits.EditPlan) -> set[str]:
     """Ids of the prompts from which values are taken."""
     return {one.source for one in plan.edits if isinstance(one, wire_edits.PatchHead)}
+
+
+def _claim(change: float, controls: Sequence[wire_edits.ControlSeen]) -> wire_edits.ClaimSeen | None:
+    """That the answer changes by more than chance: held against the kind of control that does most, so that nothing is
+    left to correct for."""
+    if not controls:
+        return None
+    most = max(controls, key=lambda one: one.p)
+    made = Claim.alone(most.p, null=NULL, draws=most.tried, group=GROUP, fit=abs(change) >= LEAST)
+    return wire_edits.ClaimSeen(**made.to_json())
 
 
 def _seen(outcome: Outcome) -> wire_edits.OutcomeSeen:

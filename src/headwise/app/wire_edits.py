@@ -229,6 +229,17 @@ class TokenChange(Shape):
     after: float
 
 
+class ClaimSeen(Shape):
+    """What a test says: its null, how often that was drawn, p, q over its group, and whether the claim holds."""
+
+    null: str
+    draws: int
+    p: float
+    q: float
+    group: str
+    supported: bool
+
+
 class EditSeen(Shape):
     """Before, predicted, observed, and as much of something else."""
 
@@ -239,5 +250,6 @@ class EditSeen(Shape):
     change: float
     measured_by: Literal["log_probability", "lead"]
     controls: Row[ControlSeen]
-    more_than_chance: bool | None
+    claim: ClaimSeen | None
+    """That the answer changes by more than chance; None where nothing could be changed instead."""
     top: Row[TokenChange]

@@ -6,7 +6,8 @@ and what becomes of the answer. Three words are said of it, each with its number
 and matters are claims, held against the kind of control that does most, so that nothing is left to correct for:
 
 * **specific**: no matched control takes as much attention away (p ≤ .05 against each of them);
-* **redundant**: as many other writers, the next-best, take at least half as much away alone;
+* **redundant**: as many other writers, the next-best, take at least half as much away alone. This describes, and claims
+  nothing: it warns that the cause is not the only one that would do, and a warning needs no support;
 * **matters**: the answer changes by at least .1 nats, and by more than under the controls (p ≤ .05 against each).
 """
 
@@ -341,7 +342,7 @@ class Verdict:
     specific: Word = Word()
     """No matched control takes as much attention; its value is the attention taken."""
     redundant: Word = Word()
-    """As many other writers take at least half as much; its value is the share that they take."""
+    """As many other writers take at least half as much; its value is the share that they take. A description."""
     matters: Word = Word()
     """The answer changes, and by more than under the controls; its value is the change in nats."""
 

@@ -237,8 +237,8 @@ export const useEffectOf = ({ server, place, prompt, cell }: BenchProps): { seen
 const LITTLE = 0.1;
 const said = (seen: EditSeen): string => {
   if (Math.abs(seen.change) < LITTLE) return 'hardly changes';
-  if (seen.more_than_chance === null) return 'changes, and there is nothing to compare that with';
-  return seen.more_than_chance ? 'changes by more than chance' : 'changes by no more than chance';
+  if (seen.claim === null) return 'changes, and there is nothing to compare that with';
+  return seen.claim.supported ? 'changes by more than chance' : 'changes by no more than chance';
 };
 
 const Effect = ({ seen }: { seen: EditSeen }) => {

@@ -43,6 +43,16 @@ export interface CellRequest {
   seed?: number;
 }
 
+/** What a test says: its null, how often that was drawn, p, q over its group, and whether the claim holds. */
+export interface ClaimSeen {
+  null: string;
+  draws: number;
+  p: number;
+  q: number;
+  group: string;
+  supported: boolean;
+}
+
 /** One kind of control: the cell's attention, and the change of the answer. */
 export interface ControlSeen {
   name: string;
@@ -107,7 +117,7 @@ export interface EditSeen {
   change: number;
   measured_by: 'log_probability' | 'lead';
   controls: readonly ControlSeen[];
-  more_than_chance: boolean | null;
+  claim: ClaimSeen | null;
   top: readonly TokenChange[];
 }
 

@@ -1,4 +1,4 @@
-/*! headwise, from sources a52ca57df7316d6986fcfc0c9cae574cfae0151467ffdda90af60d435465410d
+/*! headwise, from sources 14bb820799101433fc8106173245c8eacd19656dafc2caffb252c7235bd2b163
 
 preact 11.2.0 (MIT)
 
