@@ -59,8 +59,8 @@ def head(
 ) -> None:
     """Everything known about one head on one page, or an atlas of all heads.
 
-    Role, where it looks beside sinks (strongest cells, tenth by tenth), place or content, who shapes its query and keys
-    most often, its stable channels, and what it does with what it reads; with --names, names and their verdicts.
+    Role, where it looks apart from sinks (strongest cells, tenth by tenth), place or content, who shapes its query and
+    keys most often, its stable channels, and what it does with what it reads; with --names, names and their verdicts.
     """
     if (head is None) == (not every):
         raise HeadwiseError(

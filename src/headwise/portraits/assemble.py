@@ -57,7 +57,7 @@ REASONS = ("content", "place", "interaction", "nothing")
 
 
 def looks_of(head: Head, peaks: HeadPeaks, texts: Texts, seed: int) -> Looks:
-    """Where a head looks beside sinks."""
+    """Where a head looks apart from sinks."""
     weights = peaks.attention.astype(np.float64)
     total = max(float(weights.sum()), np.finfo(float).tiny)
     back = peaks.row.astype(np.int64) - peaks.source

@@ -52,7 +52,7 @@ class TextPeaks:
     on_sinks: Tensor
     """[H]: the mean attention that each head gives the sinks; NaN where there are none."""
     attention: Tensor
-    """[H, T] float32: the strongest attention of each row beside sinks and the first token; −1 where a row does not
+    """[H, T] float32: the strongest attention of each row apart from sinks and the first token; −1 where a row does not
     count."""
     source: Tensor
     """[H, T] int16: where it goes."""

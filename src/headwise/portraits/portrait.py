@@ -43,7 +43,7 @@ class HeadPortrait:
     sinks: tuple[SinkPlace, ...]
     """Where these texts have sinks most often."""
     looks: Looks
-    """Where it looks beside sinks."""
+    """Where it looks apart from sinks."""
     account: Account | None
     """Why, and what it does then; None for a head that never gives another token much."""
     picture: tuple[str, ...]

@@ -22,7 +22,7 @@ def sentences(one: HeadPortrait, known: KnownNames | None = None) -> list[str]:
     if one.on_sinks is not None:
         said.append(f"In these texts {percent(one.on_sinks.mean)} of its attention rests on sinks.")
     if one.account is None:
-        return [*said, "Beside sinks it gives no token much of it."]
+        return [*said, "Apart from sinks it gives no token much of it."]
     return [*said, _why(one.account), _who(one.head, one.account), _does(one.account), *_names(one, known)]
 
 
@@ -45,7 +45,9 @@ def _role(one: HeadPortrait) -> str:
 def _why(account: Account) -> str:
     reason = account.place.reason
     share = percent(account.place.reasons[reason])
-    return f"Beside sinks it attends mostly {BY[reason]} ({share} of {len(account.cells)} explained cells)."
+    return (
+        f"Apart from sinks it attends mostly {BY[reason]} ({share} of {len(account.cells)} explained cells)."
+    )
 
 
 def _who(head: Head, account: Account) -> str:

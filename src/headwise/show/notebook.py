@@ -108,7 +108,7 @@ def head_portrait(found: HeadPortrait) -> str:
     cells = Table(
         ("from", "to", TableColumn(name="attention", format=".2f")),
         [(repr(c.tokens[c.destination]), repr(c.tokens[c.source]), c.value) for c in found.looks.strongest],
-        caption="Strongest cells beside sinks",
+        caption="Strongest cells apart from sinks",
     )
     blocks = [cells.html(bare=True)]
     if found.account is not None:

@@ -45,7 +45,7 @@ def index_page(atlas: Atlas, known: KnownNames | None = None) -> str:
     told = (
         f"{counted(atlas.texts, 'text')} ({atlas.config['corpus']}), {atlas.tokens:,} tokens. Each picture is the "
         f"head's attention over the first {len(atlas.pictured)} tokens of one text, a row per query; below it are the "
-        "tokens that it attends to most beside sinks. A click opens the head's page. The text that is pictured:"
+        "tokens that it attends to most apart from sinks. A click opens the head's page. The text that is pictured:"
     )
     parts = {
         "title": text(f"Atlas of {atlas.model}"),

@@ -30,7 +30,7 @@ def portrait_tables(one: HeadPortrait, known: KnownNames | None = None) -> Rende
     parts: list[RenderableType] = [
         Text(f"{one.head} of {one.model}, {texts}", style="bold"),
         Text(" ".join(sentences(one, known))),
-        Text("\nStrongest cells beside sinks"),
+        Text("\nStrongest cells apart from sinks"),
         table(
             ("attention", "from", "to", "text"),
             [_cell(cell) for cell in one.looks.strongest[:STRONGEST]],
