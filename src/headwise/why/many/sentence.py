@@ -30,7 +30,7 @@ def sentence(found: ExplanationsResult) -> str:
     if found.paths:
         best = max(found.paths, key=lambda one: one.log_odds.mean)
         said.append(
-            f"Through MLPs most comes from {best.writer} by way of {best.mlp} on the {best.side} side, "
+            f"Through MLPs it is most {best.writer} by way of {best.mlp} on the {best.side} side, "
             f"{signed(best.log_odds.mean, 2)}."
         )
     return " ".join(said)
