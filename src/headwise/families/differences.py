@@ -21,7 +21,7 @@ from headwise.claims import corrected
 from headwise.families.aggregate import written
 from headwise.known_names import KnownName, KnownNames, writer_id
 from headwise.strings import counted
-from headwise.types import Component, Head
+from headwise.types import Claim, Component, Head
 
 if TYPE_CHECKING:
     from headwise.families.result import FamiliesResult
@@ -33,6 +33,8 @@ FEWEST_UNITS = 6
 LEVEL = 0.05
 LARGE = 0.5
 """A difference of shares that is told where no test applies."""
+PROMPTS = "prompts dealt anew to the two families (Fisher)"
+GROUP = "all names and pairs of families"
 TOLD = 3
 """Names of each kind that a paragraph gives."""
 
@@ -57,12 +59,24 @@ class Difference:
     """Of the test; None where families were cut from these signals."""
     q: float | None = None
     """Benjamini–Hochberg over all names and pairs of families."""
+    null: str = PROMPTS
+    """What the test holds it against."""
+
+    @property
+    def claim(self) -> Claim | None:
+        """That it tells the two apart; None where no test applies."""
+        if self.p is None or self.q is None:
+            return None
+        told = self.q <= LEVEL and self.share_first != self.share_second
+        return Claim(self.null, 0, self.p, self.q, GROUP, told)
 
     @property
     def differs(self) -> bool:
-        """Whether it tells the two apart: by its test, or where there is none by a large difference."""
-        gap = abs(self.share_first - self.share_second)
-        return gap >= LARGE if self.q is None else self.q <= LEVEL and gap > 0
+        """Whether it tells the two apart: by its test, or where there is none by a large difference, which is said to
+        be untested."""
+        if self.claim is not None:
+            return self.claim.supported
+        return abs(self.share_first - self.share_second) >= LARGE
 
     def to_json(self) -> dict[str, Any]:
         """One entry of a document."""
@@ -74,6 +88,7 @@ class Difference:
             "p": self.p,
             "q": self.q,
             "differs": self.differs,
+            "claim": None if self.claim is None else self.claim.to_json(),
         }
 
 
@@ -179,6 +194,7 @@ def _difference(
         share_second=shares[1],
         units=units,
         p=p if tested else None,
+        null=PROMPTS if label is None else f"the sign of the difference within each value of {label}",
     )
 
 
