@@ -83,7 +83,11 @@ def test_names_that_follow_the_order_tell_the_families_apart(
     first = by["L2H0 key ch1 MLP0 ++"]
     assert (first.share_first, first.share_second, first.units) == (1.0, 0.0, WORDINGS)
     assert first.p == pytest.approx(2 / 2**WORDINGS)
-    assert first.claim is not None and first.claim.supported and "within each value of wording" in first.claim.null
+    assert (
+        first.claim is not None
+        and first.claim.supported
+        and "within each value of wording" in first.claim.null
+    )
     assert [key for key, one in by.items() if one.differs] == ["L2H0 key ch1 MLP0 ++", "L2H0 key ch2 MLP0 ++"]
     assert by["L2H0 query ch3 L0H1 --"].p == by["L2H0 key ch5 L1H1 ++"].p == 1.0
     [paragraph] = said.paragraphs

@@ -18,6 +18,7 @@ from headwise.cli.progress import live_bar, stage_bars, timed_bar
 from headwise.errors import HeadwiseError
 from headwise.progress import Working, drawn_by
 from headwise.show.circuits.terminal import effects_table
+from headwise.show.contrast.terminal import heads_table
 from headwise.show.kit.terminal import PlainConsole, attention_table, console
 from headwise.show.kit.terminal import table as rows_table
 from headwise.types import Claim
@@ -165,3 +166,9 @@ def test_a_circuit_that_beats_matched_ones_is_not_called_sufficient(
     assert "it keeps more, everything outside resampled: supported (p 0.048, q 0.048)" in shown
     assert "it keeps more, everything outside at its mean: not supported" in shown
     assert "sufficient" not in shown
+
+
+def test_heads_that_were_asked_for_are_not_said_to_do_the_task(capsys: pytest.CaptureFixture[str]) -> None:
+    for asked, said in ((True, "* was asked for"), (False, "* does the task by its rule")):
+        console().print(heads_table([], "accuracy", asked=asked))
+        assert said in capsys.readouterr().out

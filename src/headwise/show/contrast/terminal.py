@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from headwise.types import Estimate
 
 
-def heads_table(records: Sequence[HeadRow], rule: str, over: Contrast | None = None) -> RenderableType:
-    """Heads ranked on a task, those that do it marked; ``over`` are the prompts they were ranked on."""
+def heads_table(
+    records: Sequence[HeadRow], rule: str, over: Contrast | None = None, *, asked: bool = False
+) -> RenderableType:
+    """Heads ranked on a task, those that do it marked, or those that were ``asked`` for; ``over`` are the prompts they
+    were ranked on."""
     name = "right key" if rule == "accuracy" else "ratio"
     rows = [
         (
@@ -47,7 +50,8 @@ def heads_table(records: Sequence[HeadRow], rule: str, over: Contrast | None = N
         for r in records
     ]
     columns = ("head", "", name, "95 %", "q", "accuracy", "ratio", "attention on keys")
-    said = f"* does the task by its rule, beyond chance (q ≤ 0.05 over {GROUP}) and with attention on the keys ≥ {MASS}"
+    does = f"does the task by its rule, beyond chance (q ≤ 0.05 over {GROUP}) and with attention on the keys ≥ {MASS}"
+    said = "* was asked for" if asked else f"* {does}"
     if over is not None:
         clusters = over.clusters()
         each = (
@@ -114,7 +118,11 @@ def run_tables(run: FeaturesResult, names: KnownNames | None = None) -> Renderab
     parts: list[RenderableType] = [
         Text(f"{run.task} in {run.model}", style="bold"),
         Text(),
-        heads_table([h for i, h in enumerate(run.heads) if i < 6 or h.chosen], run.rule),
+        heads_table(
+            [h for i, h in enumerate(run.heads) if i < 6 or h.chosen],
+            run.rule,
+            asked=run.config.get("heads", "auto") != "auto",
+        ),
         Text(),
         table(
             header, rows, title="Features, and attention on original and target after a swap, on unseen words"
