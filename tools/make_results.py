@@ -18,6 +18,7 @@ from typing import Any
 
 from result_blocks import DATA, PAGES, Blocks, filled
 from result_families import FAMILIES, kept_families
+from result_sinks import SINKS, kept_sinks
 from result_sparsity import SPARSITY, kept_sparsity
 
 
@@ -37,6 +38,7 @@ class ResultPage:
 
 
 RESULTS = {
+    "sinks": ResultPage(("sinks",), kept_sinks, SINKS),
     "sparsity": ResultPage(("sparsity",), kept_sparsity, SPARSITY),
     "ioi-families": ResultPage(("circuits", "families", "orders"), kept_families, FAMILIES),
 }
