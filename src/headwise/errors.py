@@ -7,6 +7,7 @@ line prints it without a traceback and exits with code 2; in Python it is an ord
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 LONGEST_WORD, LONGEST = 200, 500
 """Characters of a word, and of a whole message: what was given may be a file in one line."""
@@ -43,6 +44,17 @@ class NeedsSetting(HeadwiseError):
     def __init__(self, message: str, variables: dict[str, str]) -> None:
         super().__init__(message, variables)  # both, so that it can be sent from a worker
         self.variables = variables
+
+    def __str__(self) -> str:
+        return self.args[0]
+
+
+class WrongField(HeadwiseError):
+    """What was given under the name ``where`` cannot be used; ``choices`` could be given there instead."""
+
+    def __init__(self, message: str, where: str, choices: Sequence[object] = ()) -> None:
+        super().__init__(message, where, tuple(choices))  # all, so that it can be sent from a worker
+        self.where, self.choices = where, tuple(map(str, choices))
 
     def __str__(self) -> str:
         return self.args[0]

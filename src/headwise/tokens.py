@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, WrongField
 from headwise.strings import in_short, is_boolean, joined, shortened, well_formed, whole
 
 if TYPE_CHECKING:
@@ -234,8 +234,9 @@ def find_positions(tokens: Sequence[str], wanted: str | int, what: str = "") -> 
     if not loose:
         known = " ".join(f"{position}:{token!r}" for position, token in enumerate(tokens[:30]))
         more = " …" if len(tokens) > 30 else ""
-        raise HeadwiseError(
-            f"{what or 'token'} {shortened(wanted)!r} is not in the prompt; its tokens are {known}{more}"
+        raise WrongField(
+            f"{what or 'token'} {shortened(wanted)!r} is not in the prompt; its tokens are {known}{more}",
+            what or "token",
         )
     return loose
 
@@ -252,14 +253,16 @@ def one_position(tokens: Sequence[str], wanted: str | int, what: str, *, upto: i
     >>> one_position(tokens, " ben", "key")
     Traceback (most recent call last):
     ...
-    headwise.errors.HeadwiseError: key ' ben' occurs at positions 4 and 6: pass one of them
+    headwise.errors.WrongField: key ' ben' occurs at positions 4 and 6: pass one of them
     """
     found = find_positions(tokens, wanted, what)
     if upto is not None and len(found) > 1:
         found = [position for position in found if position <= upto] or found
     if len(found) > 1:
-        raise HeadwiseError(
-            f"{what} {shortened(str(wanted))!r} occurs at positions {joined(found)}: pass one of them"
+        raise WrongField(
+            f"{what} {shortened(str(wanted))!r} occurs at positions {joined(found)}: pass one of them",
+            what,
+            found,
         )
     return found[0]
 
@@ -282,11 +285,12 @@ def require_seen(tokens: Sequence[str], query: int, key: int) -> None:
     >>> require_seen(["When", " John"], 0, 1)
     Traceback (most recent call last):
     ...
-    headwise.errors.HeadwiseError: key ' John' (1) comes after query 'When' (0), which cannot see it
+    headwise.errors.WrongField: key ' John' (1) comes after query 'When' (0), which cannot see it
     """
     if key > query:
-        raise HeadwiseError(
-            f"key {tokens[key]!r} ({key}) comes after query {tokens[query]!r} ({query}), which cannot see it"
+        raise WrongField(
+            f"key {tokens[key]!r} ({key}) comes after query {tokens[query]!r} ({query}), which cannot see it",
+            "key",
         )
 
 
@@ -299,8 +303,9 @@ def _position(tokens: Sequence[str], wanted: Any, what: str) -> int:
     if not -len(tokens) <= position < len(tokens):
         given = shortened(wanted) if is_text else in_short(position)
         named = f"{what} position {given}" if what else f"position {given}"
-        raise HeadwiseError(
-            f"{named} is outside the prompt, which has {len(tokens)} tokens (0 to {len(tokens) - 1})"
+        raise WrongField(
+            f"{named} is outside the prompt, which has {len(tokens)} tokens (0 to {len(tokens) - 1})",
+            what or "position",
         )
     return position % len(tokens)
 
@@ -328,8 +333,8 @@ def single_token(tokenizer: Any, text: str, what: str = "answer") -> int:
     require_tokenizer(tokenizer, f"give the {what} as a token id")
     ids = list(tokenizer(well_formed(text, what), add_special_tokens=False).input_ids) if text else []
     if not ids:
-        raise HeadwiseError(
-            f"the {what} is empty: give one token, with its leading space if it has one (' Mary')"
+        raise WrongField(
+            f"the {what} is empty: give one token, with its leading space if it has one (' Mary')", what
         )
     if len(ids) > 1:
         pieces = shown(tokenizer, ids)
@@ -339,9 +344,11 @@ def single_token(tokenizer: Any, text: str, what: str = "answer") -> int:
         first = repr(pieces[0]) if tokenizer.decode(ids[:1]) == pieces[0] else f"the token id {ids[0]}"
         hint = f"{spaced!r}, with a leading space, is one" if fits else f"give its first one, {first}"
         cut = " | ".join(map(repr, pieces))
-        raise HeadwiseError(f"{what} {text!r} is {len(ids)} tokens ({cut}): {hint}")
+        raise WrongField(
+            f"{what} {text!r} is {len(ids)} tokens ({cut}): {hint}", what, [spaced if fits else pieces[0]]
+        )
     if ids[0] == getattr(tokenizer, "unk_token_id", None) and text != tokenizer.unk_token:
-        raise HeadwiseError(f"{what} {text!r} is not in the model's vocabulary")
+        raise WrongField(f"{what} {text!r} is not in the model's vocabulary", what)
     return ids[0]
 
 

@@ -18,6 +18,7 @@ from toy_answers import answer_lines, small_model
 from headwise import jsons
 from headwise.app.lane import PREFETCH, Lane, Turn
 from headwise.app.memory import KeptPrompt, Memory
+from headwise.app.results import ExplanationMade
 from headwise.model.forward import Stopped
 from headwise.why.attention import strongest_heads
 from headwise.why.explain import explain
@@ -43,7 +44,7 @@ def explained(app: Served, tab: str = TAB, **asked: Any) -> dict[str, Any]:
     got = app.ask("POST", "/api/explain", body={"tab": tab, "job": job, **asked})
     assert got.status == 202, got.content
     assert got.data["job"] == job
-    told = [(kind, data) for _, kind, data in app.events(tab, after) if data["job"] == job]
+    told = [(kind, data) for _, kind, data in app.events(tab, after) if data.get("job") == job]
     return {"job": job, "told": told}
 
 
@@ -167,12 +168,16 @@ def test_an_explanation_is_told_part_by_part_and_ends_as_python_says(
 def test_what_is_saved_is_what_was_told(app: Served, prompt: dict[str, Any]) -> None:
     made = explained(app, prompt=prompt["id"], head="L1H1", draws=30)
     path = f"/api/export/{made['job']}"
-    why = app.session.explained(made["job"])
+    result = app.session.results.get(made["job"])
+    assert isinstance(result, ExplanationMade)
+    why = result.why
     assert app.ask("GET", f"{path}.json").content.decode() == jsons.dumps(why.to_json()) + "\n"
     page = app.ask("GET", f"{path}.html")
     assert page.content.decode() == why.to_html()
     assert page.headers["content-type"] == "application/octet-stream"
-    assert app.ask("GET", f"{path}.exe").status == 404
+    for strange in ("exe", "graphml"):
+        refused = app.ask("GET", f"{path}.{strange}")
+        assert refused.status == 404 and refused.data["hint"] == "take json, html or py"
     assert app.ask("GET", "/api/export/nothing.json").status == 410
 
 

@@ -29,12 +29,15 @@ READS = [
     "/api/runs",
     "/api/runs/0/tables/edges",
     "/api/runs/0/circuits/0",
+    "/api/runs/0/circuits/0.graphml",
+    "/api/jobs",
 ]
 BODIES: dict[str, dict[str, Any]] = {
     "/api/tokens": {"text": "a"},
     "/api/texts": {"text": "a"},
     "/api/model": {"tab": TAB, "job": TAB, "name": "none"},
     "/api/prompts": {"tab": TAB, "text": "a b"},
+    "/api/cell": {"prompt": ID},
     "/api/explain": {"tab": TAB, "job": TAB, "prompt": ID},
     "/api/difference": {"tab": TAB, "prompt": ID, "other": ID},
     "/api/walk": {"tab": TAB, "prompt": ID},

@@ -59,6 +59,27 @@ def test_a_cell_is_the_command_and_python_of_its_explanation(
     assert json.loads(capsys.readouterr().out)["sentence"] == why.sentence
 
 
+def test_an_explanation_and_a_walk_are_saved_as_scripts_that_repeat_them(app: Served) -> None:
+    prompt, job, walk = app.read(PROMPT), "0" * 15 + "1", "0" * 15 + "2"
+    asked = {"tab": TAB, "job": job, "prompt": prompt["id"], **CELL, "draws": 19, "seed": 4}
+    assert app.ask("POST", "/api/explain", body=asked).status == 202
+    *_, (_, kind, last) = app.events()
+    assert kind == "done"
+    said, names = ran(app.ask("GET", f"/api/export/{job}.py").content.decode())
+    assert said.strip() == last["document"]["sentence"]
+    assert names["why"].to_json()["controls"] == last["document"]["controls"]
+    opened = ["L1H1@13<-4"]
+    place = {"answer": prompt["answer"][0]["token"], "opened": opened, "root": opened[0]}
+    asked = {"tab": TAB, "job": walk, "prompt": prompt["id"], **place}
+    document = app.ask("POST", "/api/walk", body=asked).data
+    for python in (
+        app.ask("GET", f"/api/export/{walk}.py").content.decode(),
+        taken(app, "circuit", **place)["python"],
+    ):
+        _, names = ran(python)
+        assert json.loads(json.dumps(names["circuit"].to_json())) == document
+
+
 def test_the_bench_is_python_with_the_same_numbers(app: Served) -> None:
     prompt, other = (
         app.read(PROMPT),

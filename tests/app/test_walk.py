@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import networkx
 import pytest
-from serving import TAB, Served
+from serving import TAB, Served, served
 from toy_answers import answer_lines, small_model
 
 from headwise.circuits.trace import trace
@@ -72,3 +74,30 @@ def test_what_cannot_be_walked_is_one_line(
 ) -> None:
     got = walked(app, prompt, **asked)
     assert got.status == status and line in got.data["error"]
+
+
+def test_a_walk_is_saved_as_its_document_its_page_and_as_graphml(app: Served, prompt: dict[str, Any]) -> None:
+    job = "abcd" * 4
+    document = walked(app, prompt, "L1H1@13<-4", job=job).data
+    assert walked(app, prompt, job=job).status == 422  # a name is used once
+    assert app.ask("GET", f"/api/export/{job}.json").data == document
+    page = app.ask("GET", f"/api/export/{job}.html")
+    assert page.headers["content-type"] == "application/octet-stream" and b"<script" in page.content
+    graph = networkx.parse_graphml(app.ask("GET", f"/api/export/{job}.graphml").content.decode())
+    assert set(graph.nodes) == {node["id"] for node in document["nodes"]}
+    told = sorted((edge["source"], edge["target"], edge["weight"]) for edge in document["edges"])
+    assert sorted((a, b, data["weight"]) for a, b, data in graph.edges(data=True)) == told
+    refused = app.ask("GET", f"/api/export/{job}.exe")
+    assert refused.status == 404 and refused.data["hint"] == "take json, html, graphml or py"
+
+
+def test_a_circuit_of_a_run_is_saved_too(tmp_path: Path) -> None:
+    circuit = trace(small_model(), PROMPT)
+    circuit.save(tmp_path / "circuit.json")
+    with served(small_model(), (tmp_path,)) as app:
+        app.enter()
+        document = app.ask("GET", "/api/runs/0/circuits/0").data
+        assert app.ask("GET", "/api/runs/0/circuits/0.json").data == document
+        graph = networkx.parse_graphml(app.ask("GET", "/api/runs/0/circuits/0.graphml").content.decode())
+        assert len(graph.nodes) == len(document["nodes"])
+        assert app.ask("GET", "/api/runs/0/circuits/0.py").status == 404

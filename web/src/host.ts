@@ -70,6 +70,8 @@ export class Refused extends Error {
     readonly hint: string | null,
     readonly where: string | null,
     readonly status: number,
+    /** What could be given there instead. */
+    readonly choices: readonly string[] = [],
   ) {
     super(message);
   }

@@ -4,9 +4,10 @@ import { h, render } from 'preact';
 import { AppPage } from './app/app';
 import type { Later, Server, Told } from './host';
 import { Refused } from './host';
+import type { Refusal } from './app/wire';
 
 const SCREENS = '/assets/screens.js';
-const KINDS = ['part', 'done', 'failed', 'cancelled', 'model'] as const;
+const KINDS = ['part', 'done', 'failed', 'cancelled', 'model', 'jobs'] as const;
 
 const GONE = 'The app does not answer: it was stopped, or is being started.';
 
@@ -24,8 +25,8 @@ const asked = async (method: string, path: string, body?: unknown): Promise<Resp
     throw new Refused(GONE, null, null, 0);
   }
   if (got.ok) return got;
-  const said = (await got.json().catch(() => ({}))) as { error?: string; hint?: string | null; where?: string | null };
-  throw new Refused(said.error ?? `the app answered ${got.status}`, said.hint ?? null, said.where ?? null, got.status);
+  const said = (await got.json().catch(() => ({}))) as Partial<Refusal>;
+  throw new Refused(said.error ?? `the app answered ${got.status}`, said.hint ?? null, said.where ?? null, got.status, said.choices);
 };
 
 // One stream for the tab: a browser opens no more than six connections to a host.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from headwise import jsons
@@ -37,10 +37,19 @@ class Events:
 
     def __init__(self) -> None:
         self._tabs: OrderedDict[str, Tab] = OrderedDict()
+        self._open: Counter[str] = Counter()
+        self._watching: list[tuple[Callable[[str], None], Callable[[str], None]]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self) -> None:
         self._loop = asyncio.get_running_loop()
+
+    def watch(self, opened: Callable[[str], None], closed: Callable[[str], None]) -> None:
+        """Say from now on which tab begins to listen, and which no longer does."""
+        self._watching.append((opened, closed))
+
+    def listening(self, tab: str) -> bool:
+        return self._open[tab] > 0
 
     def tell(self, tab: str, kind: str, data: dict[str, Any]) -> None:
         """From any thread."""
@@ -68,12 +77,22 @@ class Events:
         tab = self.tab(name)
         if after > tab.last:
             after = 0  # of a server that is no more
-        while True:
-            tab.more.clear()
-            for number, text in [one for one in tab.told if one[0] > after]:
-                after = number
-                yield text
-            try:
-                await asyncio.wait_for(tab.more.wait(), SILENCE)
-            except TimeoutError:
-                yield ": still here\n\n"
+        self._open[name] += 1
+        try:
+            for opened, _ in self._watching:
+                opened(name)
+            while True:
+                tab.more.clear()
+                for number, text in [one for one in tab.told if one[0] > after]:
+                    after = number
+                    yield text
+                try:
+                    await asyncio.wait_for(tab.more.wait(), SILENCE)
+                except TimeoutError:
+                    yield ": still here\n\n"
+        finally:
+            self._open[name] -= 1
+            if not self._open[name]:
+                del self._open[name]
+                for _, closed in self._watching:
+                    closed(name)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import threading
+from collections.abc import Sequence
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -49,9 +50,15 @@ HEADERS = {
 }
 
 
-def refusal(status: int, error: str, hint: str | None = None, where: str | None = None) -> JSONResponse:
+def refusal(
+    status: int,
+    error: str,
+    hint: str | None = None,
+    where: str | None = None,
+    choices: Sequence[str] = (),
+) -> JSONResponse:
     """Every error has this form."""
-    return JSONResponse({"error": error, "hint": hint, "where": where}, status)
+    return JSONResponse({"error": error, "hint": hint, "where": where, "choices": list(choices)}, status)
 
 
 class Keys:

@@ -19,10 +19,11 @@ from starlette.routing import Route
 from headwise import jsons
 from headwise.app import patterns, wire, wire_edits, wire_runs
 from headwise.app.guard import refusal
-from headwise.app.session import Gone, Session
+from headwise.app.results import CircuitMade, Gone, Result
+from headwise.app.session import Session
 from headwise.app.tables import table_page
 from headwise.app.texts import keep_text, kept_text
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, WrongField
 from headwise.model.forward import Stopped
 from headwise.show.kit.page import APP, BUNDLE, SCREENS, STYLE, part
 from headwise.validation import check
@@ -153,7 +154,7 @@ def routes(session: Session) -> list[Route]:
 
     async def circuit(request: Request) -> Response:
         where = request.path_params["run"], request.path_params["number"]
-        return in_json(await run_in_threadpool(shelf.circuit, *where))
+        return in_json((await run_in_threadpool(shelf.circuit, *where)).to_json())
 
     async def begin(request: Request) -> Response:
         asked = await body(request, wire_runs.AnyStudy)
@@ -167,7 +168,18 @@ def routes(session: Session) -> list[Route]:
         return said(await run_in_threadpool(shelf.stop, request.path_params["study"]))
 
     async def export(request: Request) -> Response:
-        return await exported(session, request.path_params["job"], request.path_params["kind"])
+        return await exported(session.results.get(request.path_params["job"]), request.path_params["kind"])
+
+    async def export_run(request: Request) -> Response:
+        where = request.path_params["run"], request.path_params["number"]
+        circuit = await run_in_threadpool(shelf.circuit, *where)
+        return await exported(CircuitMade(circuit), request.path_params["kind"])
+
+    async def left(_: Request) -> Response:
+        return said(session.jobs.left())
+
+    async def cell(request: Request) -> Response:
+        return said(session.cell(await body(request, wire.CellNamed)))
 
     job, at = "{job:str}", "{at:int}"
     prompt = "/api/prompts/{prompt}"
@@ -185,16 +197,19 @@ def routes(session: Session) -> list[Route]:
         ("GET", f"{prompt}/pattern/{{head}}", pattern),
         ("GET", f"{prompt}/row/{at}", row),
         ("GET", f"{prompt}/column/{at}", column),
+        ("POST", "/api/cell", cell),
         ("POST", "/api/explain", explain),
         ("POST", "/api/edit", edit),
         ("POST", "/api/difference", difference),
         ("POST", "/api/walk", walk),
         ("POST", "/api/takeaway", taken),
         ("GET", "/api/events", events),
+        ("GET", "/api/jobs", left),
         ("DELETE", f"/api/jobs/{job}", cancel),
         ("GET", "/api/runs", runs),
         ("GET", "/api/runs/{run:int}/tables/{table}", table),
         ("GET", "/api/runs/{run:int}/circuits/{number:int}", circuit),
+        ("GET", "/api/runs/{run:int}/circuits/{number:int}.{kind}", export_run),
         ("GET", "/api/runs/{run:int}/{name}", saved),
         ("POST", "/api/studies", begin),
         ("POST", "/api/studies/{study}", go_on),
@@ -218,16 +233,15 @@ async def asset(request: Request) -> Response:
     return Response(part(found[0]), media_type=found[1])
 
 
-async def exported(session: Session, job: str, kind: str) -> Response:
-    """A finished explanation as a file: the document, or the offline page."""
-    why = session.explained(job)
-    if kind == "json":
-        return Response(jsons.dumps(why.to_json()) + "\n", media_type="application/json")
-    if kind == "html":
-        made = await run_in_threadpool(why.to_html)
-        # A file to be kept, never a page of this server.
-        return Response(made, media_type="application/octet-stream")
-    return refusal(404, f"{kind[:20]!r} is no form of an explanation", "take json or html")
+async def exported(result: Result, kind: str) -> Response:
+    """What was made as a file: one to be kept, never a page of this server."""
+    if kind not in result.forms:
+        forms = list(result.forms)
+        return refusal(
+            404, f"{kind[:20]!r} is no form of {result.what}", f"take {', '.join(forms[:-1])} or {forms[-1]}"
+        )
+    made = await run_in_threadpool(result.forms[kind])
+    return Response(made, media_type="application/json" if kind == "json" else "application/octet-stream")
 
 
 # --- in and out ------------------------------------------------------------------------------------------------------
@@ -280,9 +294,10 @@ def in_bytes(content: bytes, *shape: int) -> Response:
 
 async def wrong_use(_: Request, error: Exception) -> Response:
     """What was asked for cannot be used: the core's own line."""
-    message = str(error)
-    found = FIELDS.search(message)
-    return refusal(410 if isinstance(error, Gone) else 422, message, where=found[1] if found else None)
+    if isinstance(error, WrongField):
+        return refusal(422, str(error), where=error.where, choices=error.choices)
+    found = FIELDS.search(str(error))
+    return refusal(410 if isinstance(error, Gone) else 422, str(error), where=found[1] if found else None)
 
 
 async def replaced(_: Request, __: Exception) -> Response:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,38 +15,32 @@ import torch
 from headwise.app import wire, wire_edits
 from headwise.app.bench import Bench, needed
 from headwise.app.events import Events
+from headwise.app.jobs import Jobs, Tell, ended
 from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
 from headwise.app.memory import ROOM, KeptPrompt, Memory
 from headwise.app.models import ModelChoices
 from headwise.app.patterns import Glance, glance
+from headwise.app.results import CircuitMade, ExplanationMade, Gone, Results
 from headwise.app.runs import Run
 from headwise.app.seen import app_state, heads_seen
 from headwise.app.shelf import Shelf
 from headwise.app.takeaway import Takeaway
+from headwise.app.walks import walked
 from headwise.circuits.circuit import Circuit
-from headwise.circuits.walk import Steps, walk
+from headwise.circuits.walk import Steps
 from headwise.contrast.roles import HeadRoles, head_roles
 from headwise.errors import HeadwiseError
 from headwise.model.check import examine
-from headwise.model.forward import Stopped
 from headwise.model.model import Model
-from headwise.tokens import NoTokenizer, chat_prompt, encode_one, shown, shown_after
+from headwise.tokens import NoTokenizer, chat_prompt, encode_one, one_cell, one_position, shown, shown_after
+from headwise.validation import check
 from headwise.why.explain import explain_steps
-from headwise.why.explanation import Explanation
 from headwise.why.pair.explain import difference_of
 from headwise.why.question import PromptReading, ask, find_answer
 
 Result = TypeVar("Result")
 ANSWERS = 5
-EXPLANATIONS = 24
-"""Explanations that can be saved after they were made."""
-
-
 GONE = "this prompt is no longer in memory: read it again"
-
-
-class Gone(HeadwiseError):
-    """A prompt or job that is no longer kept."""
 
 
 class Session:
@@ -70,7 +63,8 @@ class Session:
         self.shelf, self.loading = Shelf(runs, studies, source, loading=loading), tuple(loading)
         self.models = ModelChoices(model.name, source) if models is None else models
         self.lane, self.memory, self.events = Lane(), Memory(room), Events()
-        self.explanations: OrderedDict[str, Explanation] = OrderedDict()
+        self.results = Results()
+        self.jobs = Jobs(self.lane, self.events, self.results)
         self._jobs: dict[str, Turn] = {}
         self._use(model, model.name, source)
 
@@ -95,7 +89,8 @@ class Session:
 
     def choose(self, asked: wire.ModelRequest) -> wire.Begun:
         """Begin to load another model; the present one stays until it is there."""
-        job, name = self._free(asked.job), asked.name
+        job, name = asked.job, asked.name
+        self._free(job)
         self.models.require(name)
 
         def work(_: Turn) -> Model:
@@ -253,18 +248,32 @@ class Session:
 
     # --- explanations --------------------------------------------------------------------------------------------
 
+    def cell(self, asked: wire.CellNamed) -> wire.CellMeant:
+        """The cell that is meant; where that cannot be said, the field and what could stand there."""
+        tokens = self.kept(asked.prompt).read.tokens
+        head = None if asked.head is None else str(self.model.head(asked.head.strip()))
+        if asked.query is not None and asked.key is not None:
+            query, key = one_cell(tokens, asked.query, asked.key)
+        else:
+            query = None if asked.query is None else one_position(tokens, asked.query, "query")
+            key = None if asked.key is None else one_position(tokens, asked.key, "key")
+        return wire.CellMeant(head=head, query=query, key=key)
+
     def explain(self, asked: wire.CellRequest) -> wire.Begun:
         """Begin an explanation; its parts are told as they become known."""
-        kept, job = self.kept(asked.prompt), self._free(asked.job)
+        kept = self.kept(asked.prompt)
+        self._free(asked.job)
         # A folder that is not there is refused now, not when its turn has come.
         named = [self.shelf.run(index).path for index in (*asked.features, *_some(asked.names))]
         names = None if asked.names is None else named[-1]
 
-        def work(turn: Turn) -> Explanation:
-            banks = self.shelf.banks(asked.features, self.model)
+        def work(turn: Turn, tell: Tell) -> ExplanationMade:
+            features, banks = asked.features, self.shelf.banks(asked.features, self.model)
             if asked.head is not None:
                 # One chooses banks once and then looks at many heads: those that a bank says nothing of, too.
-                banks = [bank for bank in banks if self.model.head(asked.head) in bank.heads]
+                head = self.model.head(asked.head)
+                features = tuple(i for i, bank in zip(features, banks, strict=True) if head in bank.heads)
+                banks = [bank for bank in banks if head in bank.heads]
             steps = explain_steps(
                 self.model,
                 self._still(kept),
@@ -284,28 +293,26 @@ class Session:
                 try:
                     step = next(steps)
                 except StopIteration as finished:
-                    return finished.value
+                    place = {name: getattr(asked, name) for name in shared} | {"features": features}
+                    return ExplanationMade(finished.value, self._script(kept, place, "cell"))
                 if step.name != "done":
-                    self.events.tell(asked.tab, "part", {"job": job, "step": step.name, "part": step.part()})
+                    tell(step.name, step.part())
 
-        def over(why: Explanation | None, trouble: BaseException | None) -> None:
-            self._jobs.pop(job, None)
-            if why is not None:
-                self.explanations[job] = why
-                while len(self.explanations) > EXPLANATIONS:
-                    self.explanations.popitem(last=False)
-                self.events.tell(asked.tab, "done", {"job": job, "document": why.to_json()})
-                self.memory.tidy()
-            else:
-                self.events.tell(asked.tab, *ended(job, trouble))
+        shared = wire_edits.PlaceAsked.model_fields.keys() & wire.CellRequest.model_fields.keys()
+        return self.jobs.begin(asked, "".join(kept.read.tokens), work, self.memory.tidy)
 
-        return self._begun(job, self.lane.submit(work, over, tab=asked.tab, kind="explain"))
+    def _script(self, kept: KeptPrompt, place: dict[str, Any], screen: str) -> Callable[[], str]:
+        """Python that makes the same again, of this prompt with this model."""
+        asked = check(wire_edits.PlaceAsked, {"screen": screen, "text": "", **place}, "")
+        given = kept.read.prompt
+        prompt = list(kept.read.token_ids) if given is None else given
+        made = Takeaway(asked, self.source, self.shelf.runs, self.loading, self.model.origin, prompt)
+        return lambda: made.said().python
 
-    def _free(self, job: str) -> str:
-        """A job's name that nobody has."""
-        if job in self._jobs or job in self.explanations:
+    def _free(self, job: str) -> None:
+        """Refuse a job's name that is taken."""
+        if job in self._jobs or job in self.results:
             raise HeadwiseError(f"there is a job {job!r} already: give another name")
-        return job
 
     def _begun(self, job: str, turn: Turn) -> wire.Begun:
         self._jobs[job] = turn
@@ -340,16 +347,17 @@ class Session:
     async def walk(self, asked: wire.WalkRequest) -> dict[str, Any]:
         """A circuit as far as it was opened: the document of a circuit file."""
         kept, steps = self.kept(asked.prompt), Steps.parse(asked.opened, asked.root)
+        if asked.job is not None:
+            self._free(asked.job)
 
         def work(_: Turn) -> Circuit:
-            read = self._still(kept)
-            with torch.no_grad():
-                found = find_answer(self.model, read.token_ids, read.logits, asked.answer, asked.wrong)
-                wrong = found.wrong if found.compared else None
-                return walk(read.up, read.logits, steps, answer=found.token, wrong=wrong)
+            return walked(self._still(kept), steps, asked.answer, asked.wrong)
 
         circuit = await self.in_lane(work, tab=asked.tab, kind="walk")
-        return replace(circuit, prompt=kept.read.prompt).to_json()
+        if asked.job is not None:
+            place = asked.model_dump(include={"answer", "wrong", "root", "opened"})
+            self.results.keep(asked.job, CircuitMade(circuit, self._script(kept, place, "circuit")))
+        return circuit.to_json()
 
     async def edit(self, plan: wire_edits.EditPlan) -> wire_edits.EditSeen:
         """Change the running model; a newer plan of the same tab takes the place of an older one."""
@@ -378,22 +386,8 @@ class Session:
         turn = self._jobs.get(job)
         if turn is not None:
             self.lane.cancel(turn)
-        return turn is not None
-
-    def explained(self, job: str) -> Explanation:
-        """A finished explanation."""
-        if job not in self.explanations:
-            raise Gone("this explanation is no longer in memory: ask again")
-        return self.explanations[job]
+        return turn is not None or self.jobs.cancel(job)
 
 
 def _some(value: int | None) -> tuple[int, ...]:
     return () if value is None else (value,)
-
-
-def ended(job: str, trouble: BaseException | None) -> tuple[str, dict[str, Any]]:
-    """The last event of a job that gave nothing."""
-    if trouble is None or isinstance(trouble, Stopped):
-        return "cancelled", {"job": job}
-    told = str(trouble) if isinstance(trouble, HeadwiseError) else f"it failed ({type(trouble).__name__})"
-    return "failed", {"job": job, "error": told}

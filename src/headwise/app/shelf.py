@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from headwise.app import wire_runs as wire
 from headwise.app.runs import Run
@@ -106,16 +105,16 @@ class Shelf:
                 f"{strange[0]!r} is not among the run folders of this app: name it when the app is started"
             )
 
-    def circuit(self, index: int, number: int) -> dict[str, Any]:
+    def circuit(self, index: int, number: int) -> Circuit:
         """A circuit of a run: of one prompt of many, or the one that was traced whole."""
         run = self.run(index)
         file = run.file("circuit.json")
         if file is not None:
-            return Circuit.load(file).to_json()
+            return Circuit.load(file)
         found = CircuitRun.load(run.path)
         if not 0 <= number < found.prompts.num_rows:
             raise HeadwiseError(f"the run has no prompt {number}: it has {found.prompts.num_rows}")
-        return found.circuit(number).to_json()
+        return found.circuit(number)
 
     def _entry(self, index: int, run: Run, name: str) -> RunFolderEntry:
         fits = run.finished and run.weight_hash == self.weight_hash

@@ -83,6 +83,7 @@ class BegunStudy:
             id=self.id,
             kind=self.asked.kind,
             about=self.about,
+            trace=self.asked if isinstance(self.asked, wire.TraceStudy) else None,
             state=state,
             stage=None if last is None else last[1],
             done=None if last is None else int(last[2]),

@@ -29,8 +29,10 @@ class Takeaway:
         runs: Sequence[Run],
         loading: Sequence[str] = (),
         origin: Mapping[str, Any] | None = None,
+        prompt: str | list[int] | None = None,
     ) -> None:
-        self.asked, self.source, self.loading = asked, source, loading
+        """``prompt`` is what the model read, where that is not the text on the screen."""
+        self.prompt, self.asked, self.source, self.loading = prompt, asked, source, loading
         self.settings = {name: (origin or {}).get(name) for name in _SETTINGS} if loading else {}
         self.features = [str(runs[index].path) for index in asked.features if index < len(runs)]
         self.names = None if asked.names is None or asked.names >= len(runs) else str(runs[asked.names].path)
@@ -102,7 +104,12 @@ class Takeaway:
     # --- Python --------------------------------------------------------------------------------------------------
 
     def _python(self, *lines: str) -> str:
-        given = [*_prompt("prompt", self.asked.text, chat=self.asked.chat)]
+        asked = self.asked
+        given = (
+            _prompt("prompt", asked.text, chat=asked.chat)
+            if self.prompt is None
+            else [f"prompt = {self.prompt!r}"]
+        )
         how = [f"{name}={value!r}" for name, value in self.settings.items() if value is not None]
         model = ", ".join([*([] if self.source is None else [repr(self.source)]), *how])
         return "\n".join(["import headwise", "", f"model = headwise.load({model})", *given, *lines, ""])
@@ -145,8 +152,18 @@ class Takeaway:
         ]
 
     def _traced(self) -> list[str]:
+        if self.run is None:
+            return self._walked()
         call = self._call("headwise.trace", answer=self.asked.answer, wrong=self.asked.wrong)
         return [f"circuit = {call}", "print(circuit)"]
+
+    def _walked(self) -> list[str]:
+        """The circuit as far as it was opened, as the app itself finds it."""
+        asked = self.asked
+        call = self._call(
+            "walk_circuit", opened=list(asked.opened), root=asked.root, answer=asked.answer, wrong=asked.wrong
+        )
+        return ["from headwise.app.walks import walk_circuit", "", f"circuit = {call}", "print(circuit)"]
 
     def _captured(self) -> list[str]:
         at = -1 if self.asked.query is None else self.asked.query

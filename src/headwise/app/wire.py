@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from headwise.basis_names import BasisKind
-from headwise.validation import Index, Row, Shape
+from headwise.validation import Index, Row, Shape, ShortText
 
 WholeText = Annotated[str, StringConstraints(max_length=400_000)]
 PromptId = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{32}\z")]
@@ -68,6 +68,8 @@ class CellRequest(Shape):
     key: Index | None = None
     answer: TokenText | None = None
     wrong: TokenText | None = None
+    address: Annotated[str, StringConstraints(max_length=20_000)] = ""
+    """Where the page is: the place to offer to another tab, should this one be closed."""
     features: Row[Index] = ()
     """Run folders, by their place in the list of those that were named on the command line."""
     names: Index | None = None
@@ -75,6 +77,15 @@ class CellRequest(Shape):
     tau: Threshold | None = None
     draws: DrawCount = 999
     seed: SeedNumber = 0
+
+
+class CellNamed(Shape):
+    """A cell as a person writes it: positions are numbers or the text of their tokens."""
+
+    prompt: PromptId
+    head: ShortText | None = None
+    query: ShortText | None = None
+    key: ShortText | None = None
 
 
 class DifferenceRequest(Shape):
@@ -98,6 +109,8 @@ class WalkRequest(Shape):
     """A circuit as far as it was opened, from the answer or from a cell."""
 
     tab: TabId
+    job: JobId | None = None
+    """The name by which it can be saved."""
     prompt: PromptId
     answer: TokenText | None = None
     wrong: TokenText | None = None
@@ -114,6 +127,8 @@ class Refusal(Shape):
     error: str
     hint: str | None = None
     where: str | None = None
+    choices: Row[str] = ()
+    """What could be given there instead."""
 
 
 class SelfCheck(Shape):
@@ -253,9 +268,33 @@ class PlaceSaid(Shape):
     python: str
 
 
+class CellMeant(Shape):
+    """The cell that is meant, as far as it was named."""
+
+    head: str | None
+    query: int | None
+    key: int | None
+
+
 class Begun(Shape):
     """A job that was begun; what becomes of it is told in the stream of events."""
 
     job: str
     ahead: int
     """How many come before it."""
+
+
+class LeftJob(Shape):
+    """An explanation that a tab asked for which was closed since."""
+
+    job: str
+    about: str
+    address: str
+    """Where that tab was."""
+    done: bool
+
+
+class JobList(Shape):
+    """What is offered to whoever comes."""
+
+    jobs: Row[LeftJob]

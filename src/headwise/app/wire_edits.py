@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints
 from headwise.app.wire import (
     DrawCount,
     HeadName,
+    NodeId,
     PositionPair,
     PromptId,
     SeedNumber,
@@ -183,6 +184,9 @@ class PlaceAsked(Shape):
     dose: ForwardDose = 1.0
     other: WholeText = ""
     align: Annotated[Row[PositionPair], Field(max_length=400)] = ()
+    root: NodeId | None = None
+    opened: Annotated[Row[NodeId], Field(max_length=400)] = ()
+    """Of a circuit: the cell where it begins, and the boxes that were opened."""
     run: Index | None = None
     tau: Threshold | None = None
     draws: DrawCount = 999

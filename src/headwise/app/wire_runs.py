@@ -94,6 +94,8 @@ class StudyEntry(Shape):
     kind: str
     about: str
     """The command, without the model."""
+    trace: TraceStudy | None
+    """The prompt of a circuit that is traced whole."""
     state: Literal["running", "finished", "stopped", "failed"]
     stage: str | None
     done: int | None

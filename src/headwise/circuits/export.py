@@ -55,6 +55,11 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def to_graphml(circuit: Circuit, path: str | Path) -> None:
+    """Write GraphML; a reader never sees half of it."""
+    write_bytes(path, graphml(circuit))
+
+
+def graphml(circuit: Circuit) -> bytes:
     """GraphML knows numbers and strings only: channels become "3 17" (of a balanced basis, how many there are), what
     does not apply is left out."""
     import networkx
@@ -75,7 +80,7 @@ def to_graphml(circuit: Circuit, path: str | Path) -> None:
                 data[name] = _NOT_XML.sub("?", value)
     buffer = io.BytesIO()
     networkx.write_graphml(graph, buffer)
-    write_bytes(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 _FEATURE_TYPES = {

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field, StringConstraints
 
 from headwise.basis_names import Frame
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, WrongField
 from headwise.files import write_bytes
 from headwise.scale import tensors as sealed
 from headwise.strings import printable, shortened
@@ -310,9 +310,11 @@ def features_of(banks: Sequence[FeatureBank], head: Head) -> list[BankFeature]:
             name = feature.name if feature.name not in chosen else f"{bank.task}: {feature.name}"
             chosen[name] = feature if name == feature.name else replace(feature, name=name)
     if banks and not chosen:
-        known = ", ".join(dict.fromkeys(str(h) for bank in banks for h in bank.heads))
-        raise HeadwiseError(
-            f"{head} has no features in the bank; it has those of {known}: ask about one of these heads"
+        heads = list(dict.fromkeys(str(h) for bank in banks for h in bank.heads))
+        raise WrongField(
+            f"{head} has no features in the bank; it has those of {', '.join(heads)}: ask about one of these heads",
+            "head",
+            heads,
         )
     if len(chosen) > MAX_FEATURES:
         raise HeadwiseError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, WrongField
 from headwise.model import capture as _capture
 from headwise.model.anatomy import Anatomy, is_packed, read_weight, runs_on
 from headwise.model.architectures import Architecture, architecture_of
@@ -108,9 +108,10 @@ class Model:
         wanted = Head.parse(head)
         if not (0 <= wanted.layer < self.n_layers and 0 <= wanted.index < self.n_heads):
             last = Head(self.n_layers - 1, self.n_heads - 1)
-            raise HeadwiseError(
+            raise WrongField(
                 f"{wanted} does not exist: {self.name} has {self.n_layers} layers of {self.n_heads} heads, "
-                f"L0H0 to {last}"
+                f"L0H0 to {last}",
+                "head",
             )
         return wanted
 

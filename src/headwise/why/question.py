@@ -16,7 +16,7 @@ from torch import Tensor
 from headwise.bases.basis import Bases
 from headwise.basis_names import BasisKind
 from headwise.circuits.counterfactual import Outcome
-from headwise.errors import HeadwiseError
+from headwise.errors import WrongField
 from headwise.model.attend import BLOCK
 from headwise.model.stream import split
 from headwise.tokens import Prompt, answer_token, one_cell, one_position, shown, shown_after
@@ -66,11 +66,11 @@ class PromptReading:
 def readable(model: Model, prompt: Prompt) -> list[int]:
     """The token ids of a prompt in which a head can read another token."""
     if isinstance(prompt, str) and not prompt.strip():
-        raise HeadwiseError("the prompt is empty: give the text the model is to read")
+        raise WrongField("the prompt is empty: give the text the model is to read", "text")
     token_ids = model.prompt_ids(prompt)
     if len(token_ids) < 2:
-        raise HeadwiseError(
-            "the prompt is one token long, so every head can only read that token: give a longer one"
+        raise WrongField(
+            "the prompt is one token long, so every head can only read that token: give a longer one", "text"
         )
     return token_ids
 
@@ -150,7 +150,7 @@ def find_answer(
     token = order[0] if answer is None else named(answer, "answer")
     other = named(wrong, "wrong") if wrong is not None else order[1] if token == order[0] else order[0]
     if token == other:
-        raise HeadwiseError(f"answer and wrong are both {text(token)!r}: name two different tokens")
+        raise WrongField(f"answer and wrong are both {text(token)!r}: name two different tokens", "wrong")
     ids = AnswerIds(token, other)
     return Answer(
         token=token,
@@ -205,9 +205,11 @@ def _by_answer(
     """The head that brings most of the answer to the last position, and the token it brings it from."""
     last = up.tokens - 1
     if query is not None and query != last:
-        raise HeadwiseError(
+        raise WrongField(
             f"query={query} needs a head: without one the last token ({last}) is asked about, "
-            "where the answer is made"
+            "where the answer is made",
+            "query",
+            [last],
         )
     token, wrong = answer.token, answer.wrong
     shares = answer_shares(up, token, wrong) if answer.compared else likelihood_shares(up, token)
@@ -252,8 +254,8 @@ def _by_head(up: PromptWrites, head: Head, query: int | None, key: int | None) -
     rows = torch.arange(first, up.tokens if query is None else query + 1, device=up.device)
     if query is not None and key is not None:
         if not bool(up.visible(head.layer, rows)[0, key]):
-            raise HeadwiseError(
-                f"{head} at position {query} cannot see position {key}: it is outside its window"
+            raise WrongField(
+                f"{head} at position {query} cannot see position {key}: it is outside its window", "key"
             )
         return Question(Cell(head, query, key), "head, query and key were given")
     said = []
@@ -268,7 +270,7 @@ def _by_head(up: PromptWrites, head: Head, query: int | None, key: int | None) -
         said.append("the first token, where heads rest, left out")
     found = _strongest(up, head, rows if query == 0 else rows[rows > 0], wanted)
     if not found:
-        raise HeadwiseError(f"no query of {head} other than the first token sees position {key}")
+        raise WrongField(f"no query of {head} other than the first token sees position {key}", "key")
     cells = [RunnerUp(Cell(head, *divmod(place, up.tokens)), score) for score, place in found]
     why = f"the strongest attention of {head}" + (f" ({', '.join(said)})" if said else "")
     return Question(cells[0].cell, why, tuple(cells[1:]))

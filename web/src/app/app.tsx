@@ -10,6 +10,7 @@ import { HeadsScreen } from './heads';
 import { OtherWeights } from './other-weights';
 import { KeyList, useKeys } from './keys';
 import { LaterScreen } from './later';
+import { LeftJobs } from './left';
 import type { Place } from './place';
 import { placeOf, remember, unnamed, unread, urlOf, weightsIn } from './place';
 import { PromptScreen } from './prompt';
@@ -23,10 +24,12 @@ export interface Trouble {
   error: string;
   hint: string | null;
   where: string | null;
+  /** What could stand there instead. */
+  choices?: readonly string[];
 }
 export const troubleOf = (error: unknown): Trouble | null => {
   if (!(error instanceof Refused)) return { error: String(error), hint: null, where: null };
-  return error.status === 409 ? null : { error: error.message, hint: error.hint, where: error.where };
+  return error.status === 409 ? null : { error: error.message, hint: error.hint, where: error.where, choices: error.choices };
 };
 
 export const AppPage = ({ server }: { server: Server }) => {
@@ -119,7 +122,7 @@ export const AppPage = ({ server }: { server: Server }) => {
     <Page kind="app" themeKey="t" glossary={state?.glossary}>
       <Bar place={place} state={state} go={go} />
       <main id="screen" tabIndex={-1}>
-        {place.screen === 'cell' ? null : <Takeaway server={server} place={place} state={state} />}
+        {place.screen === 'cell' || place.screen === 'circuit' ? null : <Takeaway server={server} place={place} state={state} />}
         {/* Who was never let in has not lost the app. */}
         {there || !state ? null : (
           <p class="note" role="alert">
@@ -127,8 +130,9 @@ export const AppPage = ({ server }: { server: Server }) => {
           </p>
         )}
         <OtherWeights server={server} place={place} state={state} go={go} />
-        <Alert trouble={trouble} />
-        {place.screen === 'prompt' ? <PromptScreen {...shared} place={place} prompt={prompt} /> : null}
+        <LeftJobs server={server} go={go} />
+        {place.screen === 'prompt' ? null : <Alert trouble={trouble} />}
+        {place.screen === 'prompt' ? <PromptScreen {...shared} place={place} prompt={prompt} trouble={trouble} /> : null}
         {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'circuit' || place.screen === 'compare' || place.screen === 'runs' ? <LaterScreen key={place.screen} name={place.screen} {...shared} place={place} prompt={prompt} /> : null}

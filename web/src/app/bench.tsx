@@ -1,5 +1,5 @@
 // The bench: what is ticked leaves the running model. Before, predicted, observed, and as much of something else.
-import { useEffect, useState } from 'preact/hooks';
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { CONTROLS, WriterName } from '../explanation/names';
 import type { Cell } from '../host';
 import type { DotRow } from '../kit/dots';
@@ -25,7 +25,7 @@ type BenchProps = Pick<Shared, 'server' | 'place' | 'go'> & { prompt: PromptRead
 
 export const Bench = ({ server, place, go, prompt, cell, known = [] }: BenchProps) => {
   const edits = parse(place.edits);
-  const { seen, trouble, running } = useEffectOf({ server, place, go, prompt, cell });
+  const { seen, trouble, running, again } = useEffectOf({ server, place, go, prompt, cell });
   const [open, setOpen] = useState(false);
   // The first change opens it; whoever closes it then wants it closed.
   useEffect(() => setOpen(edits.length > 0), [edits.length > 0]);
@@ -76,6 +76,9 @@ export const Bench = ({ server, place, go, prompt, cell, known = [] }: BenchProp
             ))}
           </ul>
           <div class="row-of-controls">
+            <button type="button" class="small run-edits" onClick={again}>
+              run again
+            </button>
             <button type="button" class="small put-back" onClick={() => change([])}>
               put everything back
             </button>
@@ -197,10 +200,12 @@ const Words = ({ edit }: { edit: Edit }) => {
 };
 
 /** The effect of what the address says, asked for once it has rested for a moment. */
-export const useEffectOf = ({ server, place, prompt, cell }: BenchProps): { seen: EditSeen | null; trouble: Trouble | null; running: boolean } => {
+export const useEffectOf = ({ server, place, prompt, cell }: BenchProps): { seen: EditSeen | null; trouble: Trouble | null; running: boolean; again: () => void } => {
   const [seen, setSeen] = useState<EditSeen | null>(null);
   const [trouble, setTrouble] = useState<Trouble | null>(null);
   const [running, setRunning] = useState(false);
+  const [turn, setTurn] = useState(0);
+  const ran = useRef(0);
   const key = JSON.stringify([prompt.id, cell, place.answer, place.wrong, place.draws, place.seed, place.edits, place.dose, place.features]);
   useEffect(() => {
     const edits = parse(place.edits);
@@ -223,14 +228,16 @@ export const useEffectOf = ({ server, place, prompt, cell }: BenchProps): { seen
           setTrouble(troubleOf(error));
         })
         .finally(() => wanted && setRunning(false));
-    }, PAUSE);
+    }, turn === ran.current ? PAUSE : 0);
+    ran.current = turn;
     return () => {
       wanted = false;
       setRunning(false);
       clearTimeout(wait);
     };
-  }, [server, key]);
-  return { seen, trouble, running };
+  }, [server, key, turn]);
+  const again = useCallback(() => setTurn((n) => n + 1), []);
+  return { seen, trouble, running, again };
 };
 
 /** Below this change nothing is said to happen to the answer. */

@@ -5,9 +5,10 @@ import { ExplanationView } from '../explanation/page';
 import type { Cell, Host, Tick } from '../host';
 import { Tokens } from '../kit/tokens';
 import { isolated, readable } from '../text';
-import { Answers } from './answers';
+import { ANSWER, Answers } from './answers';
 import { Alert } from './alert';
-import type { Shared } from './app';
+import type { Shared, Trouble } from './app';
+import { Asked, CELL } from './asked';
 import { Bench } from './bench';
 import { edit, format, nameOf, parse } from './edits';
 import { useExplained } from './explaining';
@@ -38,7 +39,9 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
   return (
     <section class="cell-screen" aria-busy={stage !== null}>
       {prompt ? <Answers prompt={prompt} place={place} go={go} /> : null}
+      <Alert trouble={trouble} of={ANSWER} onChoose={(choice, where) => go({ [where]: choice })} />
       <div class="row-of-controls cell-controls">
+        <Asked server={server} place={place} prompt={prompt} go={go} trouble={trouble} />
         <span class="stage" role="status">
           {stage === null ? '' : `${stage} …`}
         </span>
@@ -53,12 +56,12 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
         <button type="button" class="small alike" disabled={place.key === null || !place.head} onClick={() => go({ screen: 'heads', row: place.query, sort: `like:${place.head}`, role: '' })}>
           heads with a similar row
         </button>
-        <Takeaway server={server} place={place} state={state} job={shown?.whole ? shown.job : null} />
+        <Takeaway server={server} place={place} state={state} made={shown?.whole ? `/api/export/${shown.job}` : null} forms={['json', 'py']} />
       </div>
       <Beside state={state} place={place} go={go} />
-      <Settings place={place} go={go} />
+      <Settings place={place} go={go} trouble={trouble} />
       {features.length && shown?.whole && !data?.features ? <p class="note">The features that were chosen are of other heads: none is of {data?.head}.</p> : null}
-      <Alert trouble={trouble} />
+      <Alert trouble={trouble} but={AT_FIELDS} />
       {data ? null : <h1>{place.head ?? 'One cell'}</h1>}
       {data?.head !== undefined && shown ? <ExplanationView key={`${data.head} ${data.query} ${data.key}`} data={data as GrowingDocument} host={host} /> : null}
       {data?.head !== undefined && shown && prompt && data.cause ? (
@@ -93,9 +96,11 @@ const SETTINGS = [
   ['seed', 'seed', '0', 1],
 ] as const;
 
+const AT_FIELDS = [...ANSWER, ...CELL, ...SETTINGS.map(([name]) => name)];
+
 /** What else changes a number: how small the attention must become without its cause, and the random draws. */
-const Settings = ({ place, go }: Pick<Shared, 'place' | 'go'>) => (
-  <details class="settings">
+const Settings = ({ place, go, trouble }: Pick<Shared, 'place' | 'go'> & { trouble: Trouble | null }) => (
+  <details class="settings" open={SETTINGS.some(([name]) => name === trouble?.where) || undefined}>
     <summary>settings</summary>
     <div class="row-of-controls">
       {SETTINGS.map(([name, says, usual, step]) => (
@@ -112,11 +117,13 @@ const Settings = ({ place, go }: Pick<Shared, 'place' | 'go'>) => (
             onChange={(event) => {
               const { value, validity } = event.currentTarget;
               if (validity.valid) go({ [name]: value === '' ? NOWHERE[name] : Number(value) });
+              else event.currentTarget.reportValidity();
             }}
           />
         </label>
       ))}
     </div>
+    <Alert trouble={trouble} of={SETTINGS.map(([name]) => name)} />
   </details>
 );
 

@@ -48,7 +48,7 @@ export const useExplained = ({ server, read, id, ask, onFound }: Asking) => {
   useEffect(
     () =>
       server.listen(({ kind, data }) => {
-        const told = data as { job: string; step?: string; part?: Known; document?: ExplanationDocument; error?: string };
+        const told = data as { job: string; step?: string; part?: Known; document?: ExplanationDocument; error?: string } & Partial<Trouble>;
         if (told.job !== job.current) return;
         if (kind === 'part') {
           setStage(STEPS[told.step ?? ''] ?? 'taking it out of the running model');
@@ -64,7 +64,7 @@ export const useExplained = ({ server, read, id, ask, onFound }: Asking) => {
           setStage(null);
           job.current = null;
           if (kind === 'done' && told.document) setShown((before) => ({ job: told.job, known: { ...before?.known, ...told.document }, whole: true }));
-          if (kind === 'failed') setTrouble({ error: told.error ?? 'it failed', hint: null, where: null });
+          if (kind === 'failed') setTrouble({ error: told.error ?? 'it failed', hint: null, where: told.where ?? null, choices: told.choices ?? [] });
         }
       }),
     [server],
@@ -82,7 +82,7 @@ export const useExplained = ({ server, read, id, ask, onFound }: Asking) => {
     // Its first parts may be told before the answer to the request is here.
     const mine = newJob();
     job.current = mine;
-    server.post<Begun>('/api/explain', { tab: server.tab, job: mine, prompt: id, ...ask, query: ask.head === null ? null : ask.query }).then(
+    server.post<Begun>('/api/explain', { tab: server.tab, job: mine, address: server.address.read(), prompt: id, ...ask, query: ask.head === null ? null : ask.query }).then(
       (begun) => {
         if (job.current === mine) setStage((at) => at ?? (begun.ahead ? `waiting for ${begun.ahead} before it` : 'finding the question'));
       },

@@ -46,7 +46,14 @@ export const useKeys = ({ go, place, state, list }: Keyed) => {
         '}': () => turn(wide),
         b: () => history.back(),
         e: () => document.activeElement?.closest('tr')?.querySelector<HTMLInputElement>('input.tick')?.click(),
-        x: () => document.querySelector<HTMLButtonElement>('button.put-back')?.click(),
+        x: () => {
+          const bench = document.querySelector<HTMLDetailsElement>('details.bench');
+          if (!bench) return;
+          bench.open = true;
+          bench.querySelector<HTMLButtonElement>('.run-edits')?.click();
+          bench.querySelector('summary')?.focus();
+        },
+        z: () => document.querySelector<HTMLButtonElement>('button.put-back')?.click(),
         '?': list,
       };
       const act = acts[event.key];

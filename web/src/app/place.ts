@@ -119,6 +119,9 @@ export const placeOf = (url: string): Place => {
 /** Pairs of positions as the server takes them; what is no number is refused there. */
 export const alignPairs = (text: string): number[][] => (text.trim() ? text.split(',').map((pair) => pair.split('=').map((one) => (one.trim() ? Number(one) : Number.NaN))) : []);
 
+/** Boxes of a circuit that were opened, in the order of the clicks. */
+export const listOf = (text: string): string[] => text.split(',').filter(Boolean);
+
 /** Where a row of a table leads: to its cell, or to all heads of its prompt. */
 export const placeFrom = (given: Readonly<Record<string, string>>): Partial<Place> => {
   const { text, head, query, key, answer, wrong } = placeOf(`/?${new URLSearchParams(given)}`);

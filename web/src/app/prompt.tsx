@@ -2,27 +2,37 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { pieces } from '../text';
 import { Answers } from './answers';
-import type { Shared } from './app';
+import { Alert } from './alert';
+import type { Shared, Trouble } from './app';
+import { troubleOf } from './app';
 import { ModelPicker } from './model';
 import type { TokenList } from './wire';
 
 const PAUSE = 150;
-export const PromptScreen = ({ server, state, go, place, prompt }: Shared) => {
+export const PromptScreen = ({ server, state, go, place, prompt, trouble }: Shared & { trouble: Trouble | null }) => {
   const [draft, setDraft] = useState(place.text);
   const [tokens, setTokens] = useState<readonly string[]>([]);
+  const [own, setOwn] = useState<Trouble | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => setDraft(place.text), [place.text]);
   useEffect(() => field.current?.focus(), []);
   useEffect(() => {
     const wait = setTimeout(() => {
       server.post<TokenList>('/api/tokens', { text: draft, chat: place.chat }).then(
-        (got) => setTokens(got.tokens),
-        () => setTokens([]),
+        (got) => {
+          setTokens(got.tokens);
+          setOwn(null);
+        },
+        (error) => {
+          setTokens([]);
+          setOwn(troubleOf(error));
+        },
       );
     }, PAUSE);
     return () => clearTimeout(wait);
   }, [server, draft, place.chat]);
   const run = (text: string) => go({ text, head: null, query: null, key: null, answer: null, wrong: null, row: null, edits: '' });
+  const said = own ?? (draft === place.text ? trouble : null);
   const isRead = prompt !== null && draft === place.text;
   return (
     <section class="prompt-screen">
@@ -39,6 +49,8 @@ export const PromptScreen = ({ server, state, go, place, prompt }: Shared) => {
           ref={field}
           rows={4}
           value={draft}
+          aria-invalid={said !== null}
+          aria-describedby={said ? 'prompt-trouble' : undefined}
           placeholder="Type a text that the model is to go on with"
           onInput={(event) => setDraft(event.currentTarget.value)}
           onKeyDown={(event) => {
@@ -47,6 +59,7 @@ export const PromptScreen = ({ server, state, go, place, prompt }: Shared) => {
             run(draft);
           }}
         />
+        <Alert trouble={said} id="prompt-trouble" />
         <div class="row-of-controls">
           <button type="submit" class="main" disabled={!draft.trim()}>
             Read it
@@ -78,7 +91,7 @@ export const PromptScreen = ({ server, state, go, place, prompt }: Shared) => {
             </button>
           </div>
         </>
-      ) : place.text && draft === place.text ? (
+      ) : place.text && draft === place.text && !said ? (
         <p class="soft" role="status">
           The model is reading …
         </p>

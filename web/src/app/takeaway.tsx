@@ -6,12 +6,19 @@ import type { Shared } from './app';
 import { troubleOf } from './app';
 import { parse, planned } from './edits';
 import { namesIn } from './named-runs';
-import { alignPairs, urlOf } from './place';
+import { alignPairs, listOf, urlOf } from './place';
 import type { PageGlossary, PlaceSaid, PromptRead } from './wire';
 
-type TakeawayProps = Pick<Shared, 'server' | 'place' | 'state'> & { /** A finished explanation, which has a page of its own. */ job?: string | null };
+const FORMS = { json: 'JSON', py: 'Python', graphml: 'GraphML' };
+export type Form = keyof typeof FORMS;
 
-export const Takeaway = ({ server, place, state, job = null }: TakeawayProps) => {
+interface TakeawayProps extends Pick<Shared, 'server' | 'place' | 'state'> {
+  /** Where the server has what is shown as files, up to their ends: then it has a page of its own. */
+  made?: string | null;
+  forms?: readonly Form[];
+}
+
+export const Takeaway = ({ server, place, state, made = null, forms = [] }: TakeawayProps) => {
   const [said, setSaid] = useState('');
   // A prompt that the address only names is on this machine alone.
   const here = /[?&]x2?=/.test(urlOf(place));
@@ -21,19 +28,20 @@ export const Takeaway = ({ server, place, state, job = null }: TakeawayProps) =>
       () => setSaid(`the browser does not let the page copy: ${text}`),
     );
   const ask = async (what: 'command' | 'python') => {
-    const { screen, text, chat, head, query, key, answer, wrong, tau, draws, seed, features, dose, other, run } = place;
+    const { screen, text, chat, head, query, key, answer, wrong, tau, draws, seed, features, dose, other, run, root, opened } = place;
     const edits = parse(place.edits);
     try {
       const ids = new Map<string, string>();
       for (const one of edits) if (one.kind === 'pa') ids.set(one.name, (await server.post<PromptRead>('/api/prompts', { tab: server.tab, text: one.name, chat })).id);
-      const got = await server.post<PlaceSaid>('/api/takeaway', { screen, text, chat, head, query: screen === 'heads' ? place.row : query, key, answer, wrong, tau, draws, seed, features, names: namesIn(place, state), edits: planned(edits, ids), dose, other, align: alignPairs(place.align), run });
+      const got = await server.post<PlaceSaid>('/api/takeaway', { screen, text, chat, head, query: screen === 'heads' ? place.row : query, key, answer, wrong, tau, draws, seed, features, names: namesIn(place, state), edits: planned(edits, ids), dose, other, align: alignPairs(place.align), root: root || null, opened: listOf(opened), run });
       await copy(what === 'python' ? 'Python' : what, got[what]);
     } catch (error) {
       setSaid(troubleOf(error)?.error ?? '');
     }
   };
   const name = [place.screen, place.head, place.query, place.key].filter((one) => one !== null).join('-');
-  const page = () => (job && !place.edits ? server.save(`/api/export/${job}.html`, `${name}.html`) : server.keep(snapshot(state?.glossary), `${name}.html`));
+  const save = (form: string) => server.save(`${made}.${form}`, `${name}.${form}`).catch((error) => setSaid(troubleOf(error)?.error ?? ''));
+  const page = () => (made && !place.edits && !place.names ? save('html') : server.keep(snapshot(state?.glossary), `${name}.html`));
   return (
     <span class="takeaway" role="group" aria-label="Take this along">
       <button type="button" class="small" onClick={() => copy(here ? 'link (it opens on this machine only: save the page to pass it on)' : 'link', server.address.whole(urlOf(place)))}>
@@ -48,11 +56,13 @@ export const Takeaway = ({ server, place, state, job = null }: TakeawayProps) =>
       <button type="button" class="small" onClick={page}>
         save page
       </button>
-      {job === null ? null : (
-        <button type="button" class="small" onClick={() => server.save(`/api/export/${job}.json`, `${name}.json`)}>
-          save JSON
-        </button>
-      )}
+      {made === null
+        ? null
+        : forms.map((form) => (
+            <button type="button" class="small" onClick={() => save(form)}>
+              save {FORMS[form]}
+            </button>
+          ))}
       <span class="soft" role="status">
         {said}
       </span>

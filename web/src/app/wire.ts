@@ -26,6 +26,21 @@ export interface Begun {
   ahead: number;
 }
 
+/** The cell that is meant, as far as it was named. */
+export interface CellMeant {
+  head: string | null;
+  query: number | null;
+  key: number | null;
+}
+
+/** A cell as a person writes it: positions are numbers or the text of their tokens. */
+export interface CellNamed {
+  prompt: string;
+  head?: string | null;
+  query?: string | null;
+  key?: string | null;
+}
+
 /** A cell to be explained; what is left out is found. */
 export interface CellRequest {
   tab: string;
@@ -36,6 +51,7 @@ export interface CellRequest {
   key?: number | null;
   answer?: string | null;
   wrong?: string | null;
+  address?: string;
   features?: readonly number[];
   names?: number | null;
   tau?: number | null;
@@ -141,10 +157,23 @@ export interface HeadsSeen {
   marked: readonly MarkedCell[];
 }
 
+/** What is offered to whoever comes. */
+export interface JobList {
+  jobs: readonly LeftJob[];
+}
+
 /** A prompt that is kept on this machine, and its SHA-256, by which an address names it. */
 export interface KeptText {
   digest: string;
   text: string;
+}
+
+/** An explanation that a tab asked for which was closed since. */
+export interface LeftJob {
+  job: string;
+  about: string;
+  address: string;
+  done: boolean;
 }
 
 /** A prompt that is too long for an address. */
@@ -226,6 +255,8 @@ export interface PlaceAsked {
   dose?: number;
   other?: string;
   align?: readonly (readonly number[])[];
+  root?: string | null;
+  opened?: readonly string[];
   run?: number | null;
   tau?: number | null;
   draws?: number;
@@ -262,6 +293,7 @@ export interface Refusal {
   error: string;
   hint?: string | null;
   where?: string | null;
+  choices?: readonly string[];
 }
 
 /** Take whole channels, whoever wrote into them, from the query or the keys of the cell. */
@@ -374,6 +406,7 @@ export interface TypedText {
 /** A circuit as far as it was opened, from the answer or from a cell. */
 export interface WalkRequest {
   tab: string;
+  job?: string | null;
   prompt: string;
   answer?: string | null;
   wrong?: string | null;
@@ -459,6 +492,7 @@ export interface StudyEntry {
   id: string;
   kind: string;
   about: string;
+  trace: TraceStudy | null;
   state: 'running' | 'finished' | 'stopped' | 'failed';
   stage: string | null;
   done: number | null;

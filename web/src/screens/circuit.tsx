@@ -14,12 +14,15 @@ import { Figure } from '../kit/figure';
 import { Tokens } from '../kit/tokens';
 import { share } from '../numbers';
 import { isolated, plural, readable } from '../text';
-import { Answers } from '../app/answers';
 import { Alert } from '../app/alert';
+import { ANSWER, Answers } from '../app/answers';
 import type { Shared, Trouble } from '../app/app';
 import { troubleOf } from '../app/app';
 import { edit, format } from '../app/edits';
-import { useExplained } from '../app/explaining';
+import { newJob, useExplained } from '../app/explaining';
+import { listOf } from '../app/place';
+import { Takeaway } from '../app/takeaway';
+import type { TraceStudy } from '../app/wire';
 import { formatNames, GROUP, namesOf, pathTo, rename, withNames } from './named';
 import { Progress, useRuns } from './studies';
 
@@ -29,9 +32,6 @@ const cellOf = (id: string) => {
   return found ? { head: found[1] as string, query: Number(found[3]), key: Number(found[4]) } : null;
 };
 const opens = (node: GraphNode): boolean => node.kind === 'mlp' || (node.kind === 'head' && node.row > 0 && (node.at ?? 0) > 0);
-
-/** What is opened stays in the order of the clicks. */
-const listOf = (text: string): string[] => text.split(',').filter(Boolean);
 
 export const CircuitScreen = (props: Shared) => {
   const { prompt, place } = props;
@@ -53,11 +53,11 @@ export const CircuitScreen = (props: Shared) => {
   );
 };
 
-const Walk = ({ server, place, prompt, go, read }: Shared) => {
+const Walk = ({ server, state, place, prompt, go, read }: Shared) => {
   const opened = useMemo(() => listOf(place.opened), [place.opened]);
   const names = useMemo(() => namesOf(place.names), [place.names]);
   const [together, setTogether] = useState(true);
-  const { data, trouble, running } = useWalk({ server, place, prompt, read }, opened);
+  const { data, job, trouble, running } = useWalk({ server, place, prompt, read }, opened);
   const bare = useMemo(() => {
     const graph = data ? graphOf(data) : { nodes: new Map<string, GraphNode>(), edges: [] };
     return { ...graph, nodes: new Map([...graph.nodes].map(([id, node]) => [id, { ...node, marked: opened.includes(id) }])) };
@@ -83,6 +83,8 @@ const Walk = ({ server, place, prompt, go, read }: Shared) => {
   const begin = place.root ? cellOf(place.root) : null;
   return (
     <>
+      <Alert trouble={trouble} of={ANSWER} onChoose={(choice, where) => go({ [where]: choice })} />
+      <Takeaway server={server} place={place} state={state} made={job && `/api/export/${job}`} forms={['json', 'py', 'graphml']} />
       <p class="soft">
         {begin ? `Who fed ${begin.head} where it reads from position ${begin.query} to ${begin.key}.` : 'What brings the answer to the last token.'} Click a box to see who fed it; thick frames are opened. Width: the attention, or the part of the answer, that goes without it.
       </p>
@@ -116,7 +118,7 @@ const Walk = ({ server, place, prompt, go, read }: Shared) => {
           {running ? 'searching …' : data ? `${plural(graph.nodes.size, 'box').replace('boxs', 'boxes')}, ${plural(graph.edges.length, 'line')}` : ''}
         </span>
       </div>
-      <Alert trouble={trouble} />
+      <Alert trouble={trouble} but={ANSWER} />
       {data?.notes.map((line) => (
         <p class="note">{readable(line)}</p>
       ))}
@@ -164,25 +166,32 @@ const Walk = ({ server, place, prompt, go, read }: Shared) => {
 /** All of it at once: a study of its own, which can be stopped, and looked at again later. */
 const TraceAll = ({ server, place, go }: Pick<Shared, 'server' | 'place' | 'go'>) => {
   const [id, setId] = useState<string | null>(null);
-  const runs = useRuns(server, id !== null);
-  const run = runs.list?.runs.find((one) => one.study?.id === id);
-  useEffect(() => {
-    if (run?.study?.state === 'finished') go({ run: run.entry.index });
-  }, [run?.study?.state]);
+  const runs = useRuns(server);
   const { text, chat, answer, wrong } = place;
+  const isThis = (of: TraceStudy | null | undefined) => of?.text === text && of.chat === chat && of.answer === answer && of.wrong === wrong;
+  // One that another tab began, or an app before this one, is looked at as well.
+  const run = runs.list?.runs.findLast((one) => (id === null ? isThis(one.study?.trace) : one.study?.id === id));
+  useEffect(() => {
+    if (id !== null && run?.study?.state === 'finished') go({ run: run.entry.index });
+  }, [id, run?.study?.state]);
   return (
     <>
-      <button type="button" class="small trace-all" disabled={id !== null && run?.study?.state === 'running'} onClick={() => runs.begin({ kind: 'trace', text, chat, answer, wrong }).then((begun) => begun && setId(begun.id))}>
+      <button type="button" class="small trace-all" disabled={run?.study?.state === 'running'} onClick={() => runs.begin({ kind: 'trace', text, chat, answer, wrong }).then((begun) => begun && setId(begun.id))}>
         trace all
       </button>
       {run?.study ? <Progress study={run.study} runs={runs} /> : null}
+      {run?.study?.state === 'finished' ? (
+        <button type="button" class="small" onClick={() => go({ run: run.entry.index })}>
+          open it
+        </button>
+      ) : null}
       {runs.trouble ? <span role="alert">{runs.trouble.error}</span> : null}
     </>
   );
 };
 
 /** A circuit that was traced whole. */
-const Whole = ({ server, go, run }: Shared & { run: number }) => {
+const Whole = ({ server, state, place, go, run }: Shared & { run: number }) => {
   const [data, setData] = useState<CircuitDocument | null>(null);
   const [trouble, setTrouble] = useState<Trouble | null>(null);
   useEffect(() => {
@@ -195,6 +204,7 @@ const Whole = ({ server, go, run }: Shared & { run: number }) => {
         <button type="button" class="small" onClick={() => go({ run: null })}>
           back to the walk
         </button>
+        <Takeaway server={server} place={place} state={state} made={data && `/api/runs/${run}/circuits/0`} forms={['json', 'graphml']} />
       </div>
       <Alert trouble={trouble} />
       {data ? (
@@ -208,7 +218,7 @@ const Whole = ({ server, go, run }: Shared & { run: number }) => {
 
 /** The walk of the address; the one before it stays until the next is known. */
 const useWalk = ({ server, place, prompt, read }: Pick<Shared, 'server' | 'place' | 'prompt' | 'read'>, opened: readonly string[]) => {
-  const [data, setData] = useState<CircuitDocument | null>(null);
+  const [{ data, job }, setData] = useState<{ data: CircuitDocument | null; job: string | null }>({ data: null, job: null });
   const [trouble, setTrouble] = useState<Trouble | null>(null);
   const [running, setRunning] = useState(false);
   const id = prompt?.id ?? null;
@@ -219,9 +229,10 @@ const useWalk = ({ server, place, prompt, read }: Pick<Shared, 'server' | 'place
     setRunning(true);
     setTrouble(null);
     const { answer, wrong, root } = place;
+    const mine = newJob();
     server
-      .post<CircuitDocument>('/api/walk', { tab: server.tab, prompt: id, answer, wrong, root: root || null, opened })
-      .then((got) => wanted && setData(got))
+      .post<CircuitDocument>('/api/walk', { tab: server.tab, job: mine, prompt: id, answer, wrong, root: root || null, opened })
+      .then((got) => wanted && setData({ data: got, job: mine }))
       .catch((error) => {
         if (!wanted) return;
         const said = troubleOf(error);
@@ -233,7 +244,7 @@ const useWalk = ({ server, place, prompt, read }: Pick<Shared, 'server' | 'place
       wanted = false;
     };
   }, [server, key]);
-  return { data, trouble, running };
+  return { data, job, trouble, running };
 };
 
 /** Nodes of one name become one box. */
