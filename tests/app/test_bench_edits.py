@@ -250,3 +250,20 @@ def test_what_cannot_be_changed_is_one_line(
     plan = {"tab": TAB, "prompt": prompt["id"], **cell, "edits": [edit], "features": [0]}
     got = app.ask("POST", "/api/edit", body=plan)
     assert got.status == 422 and line in got.data["error"] and "\n" not in got.data["error"]
+
+
+def test_a_head_that_no_bank_has_is_explained_and_told_the_heads_that_they_have(
+    app: Served, why: Explanation, prompt: dict[str, Any]
+) -> None:
+    other = next(head for head in small_model().heads if head != why.head)
+    asked = {"tab": TAB, "prompt": prompt["id"], "draws": 19, "features": [0]}
+    told = {}
+    for job, head in (("c" * 16, other), ("d" * 16, why.head)):
+        after = app.session.events.tab(TAB).last
+        assert app.ask("POST", "/api/explain", body={**asked, "job": job, "head": str(head)}).status == 202
+        told[head] = [(kind, data) for _, kind, data in app.events(after=after)]
+    parts = {head: [data for _, data in of if data.get("step") == "features"] for head, of in told.items()}
+    (refused,) = (data["part"]["refused"] for data in parts[other])
+    assert refused["error"].startswith(f"{other} has no features in the bank; it has those of {why.head}")
+    assert refused["choices"] == [str(why.head)] and parts[why.head] == []
+    assert [of[-1][0] for of in told.values()] == ["done", "done"]

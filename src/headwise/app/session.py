@@ -23,7 +23,7 @@ from headwise.app.patterns import Glance, glance
 from headwise.app.results import CircuitMade, ExplanationMade, Gone, Results
 from headwise.app.runs import Run
 from headwise.app.seen import app_state, heads_seen
-from headwise.app.shelf import Shelf
+from headwise.app.shelf import Shelf, refused_by
 from headwise.app.takeaway import Takeaway
 from headwise.app.walks import walked
 from headwise.circuits.circuit import Circuit
@@ -269,9 +269,11 @@ class Session:
 
         def work(turn: Turn, tell: Tell) -> ExplanationMade:
             features, banks = asked.features, self.shelf.banks(asked.features, self.model)
+            refused = None
             if asked.head is not None:
                 # One chooses banks once and then looks at many heads: those that a bank says nothing of, too.
                 head = self.model.head(asked.head)
+                refused = refused_by(banks, head)
                 features = tuple(i for i, bank in zip(features, banks, strict=True) if head in bank.heads)
                 banks = [bank for bank in banks if head in bank.heads]
             steps = explain_steps(
@@ -297,6 +299,8 @@ class Session:
                     return ExplanationMade(finished.value, self._script(kept, place, "cell"))
                 if step.name != "done":
                     tell(step.name, step.part())
+                if step.name == "question" and refused is not None:
+                    tell("features", {"refused": refused})
 
         shared = wire_edits.PlaceAsked.model_fields.keys() & wire.CellRequest.model_fields.keys()
         return self.jobs.begin(asked, "".join(kept.read.tokens), work, self.memory.tidy)

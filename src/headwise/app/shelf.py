@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from headwise.app import wire_runs as wire
 from headwise.app.runs import Run
@@ -11,11 +12,12 @@ from headwise.app.studies import BegunStudy, Studies
 from headwise.app.tables import tables_of
 from headwise.app.wire import RunFolderEntry
 from headwise.circuits.circuit import Circuit
-from headwise.contrast.bank import FeatureBank, banks_of
-from headwise.errors import HeadwiseError
+from headwise.contrast.bank import FeatureBank, banks_of, features_of
+from headwise.errors import HeadwiseError, WrongField
 from headwise.model.model import Model
 from headwise.survey.records import CircuitRun
 from headwise.tasks.names import ANSWERS, LABELLED
+from headwise.types import Head
 
 FOLDER = "headwise-studies"
 """Where studies are kept unless another folder is named; it is made with the first of them."""
@@ -119,3 +121,14 @@ class Shelf:
     def _entry(self, index: int, run: Run, name: str) -> RunFolderEntry:
         fits = run.finished and run.weight_hash == self.weight_hash
         return RunFolderEntry(index=index, name=name, kind=run.kind, pages=run.pages, fits=fits)
+
+
+def refused_by(banks: Sequence[FeatureBank], head: Head) -> dict[str, Any] | None:
+    """What the core says of a head that no bank has features of, and the heads that they have them of."""
+    if not banks or any(head in bank.heads for bank in banks):
+        return None
+    try:
+        features_of(banks, head)
+    except WrongField as error:
+        return {"error": str(error), "where": error.where, "choices": list(error.choices)}
+    return None

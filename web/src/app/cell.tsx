@@ -42,6 +42,12 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
       <Alert trouble={trouble} of={ANSWER} onChoose={(choice, where) => go({ [where]: choice })} />
       <div class="row-of-controls cell-controls">
         <Asked server={server} place={place} prompt={prompt} go={go} trouble={trouble} />
+        <button type="button" class="small walk-up" disabled={place.key === null} onClick={() => up(place, go)}>
+          who fed this?
+        </button>
+        <button type="button" class="small alike" disabled={place.key === null || !place.head} onClick={() => go({ screen: 'heads', row: place.query, sort: `like:${place.head}`, role: '' })}>
+          heads with a similar row
+        </button>
         <span class="stage" role="status">
           {stage === null ? '' : `${stage} …`}
         </span>
@@ -50,17 +56,11 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
             stop
           </button>
         ) : null}
-        <button type="button" class="small walk-up" disabled={place.key === null} onClick={() => up(place, go)}>
-          who fed this?
-        </button>
-        <button type="button" class="small alike" disabled={place.key === null || !place.head} onClick={() => go({ screen: 'heads', row: place.query, sort: `like:${place.head}`, role: '' })}>
-          heads with a similar row
-        </button>
         <Takeaway server={server} place={place} state={state} made={shown?.whole ? `/api/export/${shown.job}` : null} forms={['json', 'py']} />
       </div>
       <Beside state={state} place={place} go={go} />
       <Settings place={place} go={go} trouble={trouble} />
-      {features.length && shown?.whole && !data?.features ? <p class="note">The features that were chosen are of other heads: none is of {data?.head}.</p> : null}
+      <Alert trouble={shown?.known.refused ?? null} onChoose={(choice) => go({ head: choice, query: null, key: null, edits: '' })} />
       <Alert trouble={trouble} but={AT_FIELDS} />
       {data ? null : <h1>{place.head ?? 'One cell'}</h1>}
       {data?.head !== undefined && shown ? <ExplanationView key={`${data.head} ${data.query} ${data.key}`} data={data as GrowingDocument} host={host} /> : null}

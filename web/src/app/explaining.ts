@@ -6,7 +6,8 @@ import type { Shared, Trouble } from './app';
 import { troubleOf } from './app';
 import type { Begun, CellRequest } from './wire';
 
-export type Known = Partial<ExplanationDocument>;
+/** ``refused`` is what the core says of a head that the chosen features are not of. */
+export type Known = Partial<ExplanationDocument> & { refused?: Trouble };
 
 export interface Explained {
   job: string;
@@ -19,6 +20,7 @@ type Asked = Pick<CellRequest, 'head' | 'query' | 'key' | 'answer' | 'wrong' | '
 
 const STEPS: Record<string, string> = {
   question: 'what made the score',
+  features: 'what made the score',
   place: 'who wrote it',
   table: 'drawing the controls',
   predicted: 'taking it out of the running model',

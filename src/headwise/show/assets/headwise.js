@@ -1,4 +1,4 @@
-/*! headwise, from sources 2c567ed71d51dc2dde2fc31cd3237ca9b308d57ff3664f673bc28249dd7835b5
+/*! headwise, from sources 659a76b0bd651059c4bfe41604b3bc347f4f8a075592bbfd90ff1dea5c1aad10
 
 preact 11.2.0 (MIT)
 
