@@ -144,6 +144,39 @@ def test_room_is_counted_in_bytes() -> None:
     assert [memory.get(str(n)) is not None for n in range(3)] == [False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (MemoryError(), ""),
+        (
+            RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 4096 bytes."),
+            " (4096 bytes more were wanted)",
+        ),
+        (
+            RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+            " (2.00 GiB more were wanted)",
+        ),
+    ],
+)
+def test_memory_that_does_not_suffice_is_one_line_with_what_did(
+    app: Served, prompt: dict[str, Any], monkeypatch: pytest.MonkeyPatch, error: Exception, wanted: str
+) -> None:
+    def lacking(*_: Any, **__: Any) -> None:
+        raise error
+
+    longest = app.session._longest
+    assert longest >= len(prompt["tokens"])
+    monkeypatch.setattr("headwise.app.session.explain_steps", lacking)
+    monkeypatch.setattr("headwise.app.session.PromptReading.of", lacking)
+    before = f"one of {longest} tokens was read before"
+    line = f"there is not enough memory for this{wanted}; give a shorter prompt: {before}"
+    (kind, told) = explained(app, prompt=prompt["id"])["told"][-1]
+    assert (kind, told["error"]) == ("failed", line)
+    got = app.ask("POST", "/api/prompts", body={"tab": TAB, "text": "never read before"})
+    assert got.status == 507 and got.data["error"] == line
+    assert app.ask("GET", "/api/state").status == 200  # it goes on
+
+
 # --- explanations -----------------------------------------------------------------------------------------------------
 
 

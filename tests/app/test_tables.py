@@ -90,12 +90,12 @@ def test_rows_are_chosen_and_ordered(folder: Path) -> None:
 def test_rows_lead_to_their_prompt_and_cell(folder: Path) -> None:
     run = Run(folder)
     rows = table_page(run, "firings").rows
-    assert rows[0].place == {"p": HOSTILE, "a": "a", "h": "L1H0", "q": "5", "k": "2"}
+    assert rows[0].place == {"p": HOSTILE, "a": "a", "h": "L1H0", "q": "5", "k": "2", "c": "3"}
     assert rows[1].place["p"] == "prompt 7"
     assert rows[2].place == {"h": "L0H1"}  # there is no prompt 500
     assert table_page(run, "heads").rows[0].place == {"h": "L1H2"}
     assert table_page(run, "heads").rows[1].place == {}
-    assert table_page(run, "prompts").rows[1].place == {"p": "prompt 1", "a": "a"}
+    assert table_page(run, "prompts").rows[1].place == {"p": "prompt 1", "a": "a", "c": "1"}
 
 
 def test_what_a_column_means_is_said(folder: Path) -> None:

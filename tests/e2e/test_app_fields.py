@@ -108,17 +108,17 @@ def test_what_a_closed_tab_had_asked_for_is_offered_and_opened(
     page = tab("/cell", p=PROMPT, h="L2H1", draws=20, seed=8)
     page.wait_for_selector("section.table", timeout=30_000)
     page.close()
-    other = tab("/")
-    other.wait_for_selector(".left-job >> text=is under way")
-    assert "L2H1 from" in other.inner_text(".left-job")
+    other = tab("/")  # which may be offered more, of tests before this one
+    mine = ".left-job:has-text('L2H1 from')"
+    other.wait_for_selector(f"{mine} >> text=is under way")
     free.set()
-    other.wait_for_selector(".left-job >> text=is ready", timeout=30_000)
-    other.click(".left-job >> text=open it")
+    other.wait_for_selector(f"{mine} >> text=is ready", timeout=30_000)
+    other.click(f"{mine} >> text=open it")
     other.wait_for_selector(PROVED, timeout=30_000)
     wanted = explain(small_model(), PROMPT, head="L2H1", draws=20, seed=8)
     assert other.inner_text(PROVED) == wanted.sentence
     assert begun == ["L2H1"]  # it was not explained again
-    other.wait_for_selector(".left-job", state="detached")
+    other.wait_for_selector(mine, state="detached")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def test_an_edge_of_the_circuit_is_taken_away_on_the_bench(tab: Tab) -> None:
         ("/heads", ".pictures canvas", {}),
         ("/cell", ".effect", {"e": "cut"}),
         ("/compare", ".diff", {"p2": OTHER}),
-        ("/circuit", ".edges", {}),
+        ("/circuit", ".edges", {"g": "mover=L1H1@13<-4"}),
     ],
 )
 def test_a_screen_is_saved_as_one_page_that_asks_for_nothing(

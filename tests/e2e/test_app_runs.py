@@ -59,11 +59,17 @@ def test_a_run_folder_is_browsed_and_a_row_leads_to_its_cell(tab: Tab) -> None:
     assert again.inner_text(".run-table tbody") == page.inner_text(".run-table tbody")
     assert fits(again)
     cells = page.locator(".run-table tbody tr").first.locator("td").all_inner_texts()
-    page.locator(".run-table tbody tr").first.locator("button").click()
+    page.locator(".run-table tbody tr").first.locator("button:has-text('why?')").click()
     page.wait_for_selector(".sentence:not(.soft)", timeout=30_000)
     at = place_of(page)
     assert at["h"] == f"L{cells[2]}H{cells[3]}" and (at["q"], at["k"]) == (cells[4], cells[5])
     assert at["p"] in {line["prompt"] for line in LINES}
+    page.go_back()
+    row = page.locator(".run-table tbody tr").first
+    row.locator("button:has-text('circuit')").click()
+    page.wait_for_selector(".circuit-view .node")
+    at = place_of(page)
+    assert at["p"] == LINES[int(cells[1])]["prompt"] and at.get("c", "0") == cells[1]
 
 
 def test_a_study_is_begun_watched_stopped_and_continued(tab: Tab) -> None:

@@ -39,7 +39,9 @@ class Turn:
 class Lane:
     """The queue and its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: Callable[[BaseException], BaseException] = lambda error: error) -> None:
+        """``said`` puts what went wrong into words."""
+        self._said = said
         self._waiting: list[tuple[int, int, Turn]] = []
         self._number = itertools.count()
         self._now: Turn | None = None
@@ -109,5 +111,5 @@ class Lane:
                 with stoppable(turn.unwanted.is_set):
                     result = turn.work(turn)
             except BaseException as error:  # whatever it is, the one who waits has to hear of it
-                trouble = error
+                trouble = self._said(error)
             turn.over(result, trouble)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ from typing import Any
 import torch
 
 from headwise.app.patterns import Glance
+from headwise.errors import HeadwiseError
 from headwise.why.question import PromptReading
 
+_ASKED = re.compile(r"allocate ([\d.]+ \w+)")
 ROOM = 1 << 30
 """Bytes of prompts that are kept; the one in use is, however large it is."""
 
@@ -35,6 +38,21 @@ class KeptPrompt:
             for tensor in _tensors(vars(part))
         }
         return sum(held.values()) + (self.glance.size if self.glance else 0)
+
+
+class TooLarge(HeadwiseError):
+    """There was not enough memory."""
+
+
+def said_of_memory(error: BaseException, longest: int) -> BaseException:
+    """In one line what memory did not suffice for, and what it has sufficed for; any other error as it is."""
+    lacking = isinstance(error, RuntimeError) and re.search("(not enough|out of) memory", str(error))
+    if not (lacking or isinstance(error, MemoryError)):
+        return error
+    asked = _ASKED.search(str(error))
+    wanted = f" ({asked[1]} more were wanted)" if asked else ""
+    fits = f": one of {longest} tokens was read before" if longest else ""
+    return TooLarge(f"there is not enough memory for this{wanted}; give a shorter prompt{fits}")
 
 
 class Memory:

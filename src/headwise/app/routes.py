@@ -19,6 +19,7 @@ from starlette.routing import Route
 from headwise import jsons
 from headwise.app import patterns, wire, wire_edits, wire_runs
 from headwise.app.guard import refusal
+from headwise.app.memory import TooLarge, said_of_memory
 from headwise.app.results import CircuitMade, Gone, Result
 from headwise.app.session import Session
 from headwise.app.tables import table_page
@@ -296,6 +297,8 @@ async def wrong_use(_: Request, error: Exception) -> Response:
     """What was asked for cannot be used: the core's own line."""
     if isinstance(error, WrongField):
         return refusal(422, str(error), where=error.where, choices=error.choices)
+    if isinstance(error, TooLarge):
+        return refusal(507, str(error), where="text")
     found = FIELDS.search(str(error))
     return refusal(410 if isinstance(error, Gone) else 422, str(error), where=found[1] if found else None)
 
@@ -319,8 +322,8 @@ STOCK = {"Not Found", "Method Not Allowed"}
 async def failed(_: Request, error: Exception) -> Response:
     """Ours: the page hears that it failed, the terminal hears why."""
     traceback.print_exception(error, file=sys.stderr)
-    if isinstance(error, MemoryError) or "not enough memory" in str(error):
-        return refusal(507, "there is not enough memory for this", "give a shorter prompt")
+    if isinstance(said := said_of_memory(error, 0), TooLarge):
+        return refusal(507, str(said))
     return refusal(500, f"it failed ({type(error).__name__})", "the terminal says more")
 
 

@@ -17,7 +17,7 @@ from headwise.app.bench import Bench, needed
 from headwise.app.events import Events
 from headwise.app.jobs import Jobs, Tell, ended
 from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
-from headwise.app.memory import ROOM, KeptPrompt, Memory
+from headwise.app.memory import ROOM, KeptPrompt, Memory, said_of_memory
 from headwise.app.models import ModelChoices
 from headwise.app.patterns import Glance, glance
 from headwise.app.results import CircuitMade, ExplanationMade, Gone, Results
@@ -62,16 +62,16 @@ class Session:
         """
         self.shelf, self.loading = Shelf(runs, studies, source, loading=loading), tuple(loading)
         self.models = ModelChoices(model.name, source) if models is None else models
-        self.lane, self.memory, self.events = Lane(), Memory(room), Events()
-        self.results = Results()
+        self._longest = 0
+        self.lane = Lane(lambda error: said_of_memory(error, self._longest))
+        self.memory, self.events, self.results = Memory(room), Events(), Results()
         self.jobs = Jobs(self.lane, self.events, self.results)
         self._jobs: dict[str, Turn] = {}
         self._use(model, model.name, source)
 
     def _use(self, model: Model, name: str, source: str | None) -> None:
         """From now on work with this model, ``name`` in the list; nothing that was read with another is kept."""
-        checks = examine(model).checks
-        self.model, self._checks = model, checks
+        self.model, self._checks = model, examine(model).checks
         self._roles: HeadRoles | None = None
         self.chosen, self.source = name, model.name if source is None else source
         self.shelf.use(source, model.weight_hash)
@@ -186,6 +186,7 @@ class Session:
             return name, kept
 
         name, kept = await self.in_lane(work, tab=asked.tab, kind="read")
+        self._longest = max(self._longest, len(kept.read.tokens))
         read, context = kept.read, self.model.context
         best = read.logits.double().softmax(-1).topk(min(ANSWERS, len(read.logits)))
         return wire.PromptRead(
@@ -303,7 +304,8 @@ class Session:
                     tell("features", {"refused": refused})
 
         shared = wire_edits.PlaceAsked.model_fields.keys() & wire.CellRequest.model_fields.keys()
-        return self.jobs.begin(asked, "".join(kept.read.tokens), work, self.memory.tidy)
+        text = kept.read.prompt or "".join(kept.read.tokens)
+        return self.jobs.begin(asked, text, work, self.memory.tidy)
 
     def _script(self, kept: KeptPrompt, place: dict[str, Any], screen: str) -> Callable[[], str]:
         """Python that makes the same again, of this prompt with this model."""

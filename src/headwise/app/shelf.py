@@ -57,7 +57,10 @@ class Shelf:
         return banks_of([self.run(index).path for index in indices], model) if indices else []
 
     def entries(self) -> tuple[RunFolderEntry, ...]:
-        return tuple(self._entry(i, run, run.path.name) for i, run in enumerate(self.named))
+        names = [*(run.path.name for run in self.named), *(study.id for study in self.studies)]
+        return tuple(
+            self._entry(i, run, name) for i, (run, name) in enumerate(zip(self.runs, names, strict=True))
+        )
 
     def seen(self) -> wire.RunList:
         """Every folder, and what becomes of every study."""

@@ -66,7 +66,8 @@ def table_page(
         if sort and sort not in table.columns:
             raise HeadwiseError(f"the table has no column {shortened(printable(sort), 60)!r} to sort by")
         numbers = _chosen(table, sort, down, words) if sort or words.strip() else range(table.count)
-        found = table.rows(list(numbers[start : start + PAGE]))
+        shown = list(numbers[start : start + PAGE])
+        found = table.rows(shown)
         return wire.TableSeen(
             columns=tuple(
                 wire.ColumnSeen(name=column, number=_is_number(found, column), meaning=table.meaning(column))
@@ -74,7 +75,7 @@ def table_page(
             ),
             rows=tuple(
                 wire.RowSeen(cells=tuple(_cell(row.get(one)) for one in table.columns), place=place)
-                for row, place in zip(found, _places(run, found), strict=True)
+                for row, place in zip(found, _places(run, name, shown, found), strict=True)
             ),
             total=table.count,
             matching=len(numbers),
@@ -248,11 +249,21 @@ def _is_number(rows: list[Values], column: str) -> bool:
     )
 
 
-def _places(run: Run, rows: list[Values]) -> list[dict[str, str]]:
-    """Where in the app each row leads."""
+def _places(run: Run, name: str, numbers_of_rows: list[int], rows: list[Values]) -> list[dict[str, str]]:
+    """Where in the app each row leads; of a run of circuits also the number of its circuit."""
+    if run.kind == "circuits" and name == "prompts":
+        made = [_place(row, {}) for row in rows]
+        return [
+            {**one, "c": str(number)} if one else one
+            for one, number in zip(made, numbers_of_rows, strict=True)
+        ]
     numbers = sorted({row["prompt"] for row in rows if isinstance(row.get("prompt"), int)})
     prompts = _prompts(run, numbers) if run.kind == "circuits" else {}
-    return [_place(row, prompts.get(row.get("prompt"), {})) for row in rows]
+    made = [_place(row, prompts.get(row.get("prompt"), {})) for row in rows]
+    for row, place in zip(rows, made, strict=True):
+        if row.get("prompt") in prompts and "p" in place:
+            place["c"] = str(row["prompt"])
+    return made
 
 
 def _prompts(run: Run, numbers: list[int]) -> dict[Any, Values]:

@@ -140,7 +140,7 @@ class SelfCheck(Shape):
 
 
 class RunFolderEntry(Shape):
-    """A run folder that was named on the command line."""
+    """A run folder: one that was named on the command line, or that of a study."""
 
     index: int
     name: str

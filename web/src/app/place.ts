@@ -41,6 +41,8 @@ export interface Place {
   /** A saved page: the number of its run folder, and its name. */
   run: number | null;
   page: string;
+  /** Of a run of circuits, which one. */
+  circuit: number;
   /** A table of it, the rows that are shown, and their order: a column, with − the largest first. */
   table: string;
   words: string;
@@ -67,7 +69,7 @@ export const unread = (url: string): string[] => {
 
 const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', compare: '/compare', runs: '/runs' };
 
-export const NOWHERE: Place = { screen: 'prompt', model: '', weights: '', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, tau: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', align: '', root: '', opened: '', node: '', names: '', run: null, page: '', table: '', words: '', order: '', start: 0 };
+export const NOWHERE: Place = { screen: 'prompt', model: '', weights: '', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, tau: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', align: '', root: '', opened: '', node: '', names: '', run: null, page: '', circuit: 0, table: '', words: '', order: '', start: 0 };
 
 /** As much of the hash of a model's weights as an address holds. */
 export const weightsIn = (hash: string): string => hash.slice(0, 12);
@@ -109,6 +111,7 @@ export const placeOf = (url: string): Place => {
     names: given.get('g') ?? '',
     run: whole(given.get('run')),
     page: given.get('page') ?? '',
+    circuit: whole(given.get('c')) ?? 0,
     table: given.get('table') ?? '',
     words: given.get('rows') ?? '',
     order: given.get('by') ?? '',
@@ -160,6 +163,7 @@ export const urlOf = (place: Place): string => {
   put('g', place.names);
   put('run', place.run);
   put('page', place.page);
+  put('c', place.circuit, 0);
   put('table', place.table);
   put('rows', place.words);
   put('by', place.order);

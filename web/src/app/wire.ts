@@ -340,7 +340,7 @@ export interface RemoveWriters {
   dose?: number;
 }
 
-/** A run folder that was named on the command line. */
+/** A run folder: one that was named on the command line, or that of a study. */
 export interface RunFolderEntry {
   index: number;
   name: string;

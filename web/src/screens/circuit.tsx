@@ -172,7 +172,7 @@ const TraceAll = ({ server, place, go }: Pick<Shared, 'server' | 'place' | 'go'>
   // One that another tab began, or an app before this one, is looked at as well.
   const run = runs.list?.runs.findLast((one) => (id === null ? isThis(one.study?.trace) : one.study?.id === id));
   useEffect(() => {
-    if (id !== null && run?.study?.state === 'finished') go({ run: run.entry.index });
+    if (id !== null && run?.study?.state === 'finished') go({ run: run.entry.index, circuit: 0 });
   }, [id, run?.study?.state]);
   return (
     <>
@@ -181,7 +181,7 @@ const TraceAll = ({ server, place, go }: Pick<Shared, 'server' | 'place' | 'go'>
       </button>
       {run?.study ? <Progress study={run.study} runs={runs} /> : null}
       {run?.study?.state === 'finished' ? (
-        <button type="button" class="small" onClick={() => go({ run: run.entry.index })}>
+        <button type="button" class="small" onClick={() => go({ run: run.entry.index, circuit: 0 })}>
           open it
         </button>
       ) : null}
@@ -192,19 +192,20 @@ const TraceAll = ({ server, place, go }: Pick<Shared, 'server' | 'place' | 'go'>
 
 /** A circuit that was traced whole. */
 const Whole = ({ server, state, place, go, run }: Shared & { run: number }) => {
+  const made = `/api/runs/${run}/circuits/${place.circuit}`;
   const [data, setData] = useState<CircuitDocument | null>(null);
   const [trouble, setTrouble] = useState<Trouble | null>(null);
   useEffect(() => {
-    server.get<CircuitDocument>(`/api/runs/${run}/circuits/0`).then(setData, (error) => setTrouble(troubleOf(error)));
-  }, [server, run]);
+    server.get<CircuitDocument>(made).then(setData, (error) => setTrouble(troubleOf(error)));
+  }, [server, made]);
   const host = useMemo<Host>(() => ({ explain: (cell) => go({ screen: 'cell', ...cell, run: null, edits: '' }) }), [go]);
   return (
     <>
       <div class="row-of-controls">
-        <button type="button" class="small" onClick={() => go({ run: null })}>
+        <button type="button" class="small" onClick={() => go({ run: null, circuit: 0 })}>
           back to the walk
         </button>
-        <Takeaway server={server} place={place} state={state} made={data && `/api/runs/${run}/circuits/0`} forms={['json', 'graphml']} />
+        <Takeaway server={server} place={place} state={state} made={data && made} forms={['json', 'graphml']} />
       </div>
       <Alert trouble={trouble} />
       {data ? (

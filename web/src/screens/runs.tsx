@@ -70,7 +70,7 @@ const Folder = ({ run, runs, place, go }: { run: RunSeen; runs: ReturnType<typeo
       <td>{run.study ? <Progress study={run.study} runs={runs} /> : run.finished ? 'finished' : 'not finished'}</td>
       <td>
         {run.study?.kind === 'trace' && run.finished ? (
-          <button type="button" class="small" onClick={() => go({ screen: 'circuit', run: index })}>
+          <button type="button" class="small" onClick={() => go({ screen: 'circuit', run: index, circuit: 0 })}>
             circuit
           </button>
         ) : null}
@@ -117,6 +117,9 @@ const Table = ({ server, run, place, go }: { run: RunSeen } & Pick<Shared, 'serv
       clearTimeout(wait);
     };
   }, [server, run.entry.index, table, words, order, start]);
+  // A row of a bank leads to its head with the bank's features.
+  const { index, kind, fits } = run.entry;
+  const bank = fits && ['features', 'unlabelled'].includes(kind ?? '') ? { features: [index] } : {};
   const turn = (name: string) => go({ order: column !== name ? `-${name}` : down ? name : '', start: 0 }, 'replace');
   return (
     <section class="run-table">
@@ -161,8 +164,13 @@ const Table = ({ server, run, place, go }: { run: RunSeen } & Pick<Shared, 'serv
                 <tr>
                   <td>
                     {row.place['p'] || (row.place['h'] && place.text) ? (
-                      <button type="button" class="small explain" onClick={() => go(placeFrom(row.place))}>
+                      <button type="button" class="small explain" onClick={() => go({ ...placeFrom(row.place), run: null, ...bank })}>
                         {row.place['h'] ? 'why?' : 'read'}
+                      </button>
+                    ) : null}
+                    {row.place['c'] ? (
+                      <button type="button" class="small explain" onClick={() => go({ ...placeFrom(row.place), screen: 'circuit', run: run.entry.index, circuit: Number(row.place['c']) })}>
+                        circuit
                       </button>
                     ) : null}
                   </td>
