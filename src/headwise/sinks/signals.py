@@ -333,7 +333,11 @@ def agreement(
     n = len(vectors)
     low, high = bounds(cosine_distance(vectors, resampled(n, seed, *labels)))
     generator = keyed(seed, "shuffle", *labels)
-    draws = torch.stack([cosine_distance(_shuffle(vectors, generator)) for _ in range(SHUFFLES)])
+    unit = torch.nn.functional.normalize(_shuffled(vectors, generator), dim=-1)
+    both = unit.sum(1).square().sum(-1) - unit.square().sum(
+        (1, 2)
+    )  # Σ over pairs of different prompts, twice
+    draws = 1 - both / (n * (n - 1))
     return Agreement(
         firings=n,
         distance=Estimate(float(cosine_distance(vectors)), float(low), float(high), n=n, clusters=n),
@@ -346,11 +350,12 @@ def agreement(
     )
 
 
-def _shuffle(vectors: Tensor, generator: torch.Generator) -> Tensor:
-    """The same numbers in random channels, with random signs."""
-    order = torch.rand(vectors.shape, generator=generator).argsort(1)
-    sign = torch.randint(2, vectors.shape, generator=generator) * 2 - 1
-    return vectors.gather(1, order) * sign
+def _shuffled(vectors: Tensor, generator: torch.Generator) -> Tensor:
+    """The same numbers in random channels, with random signs: [draws, n, d]."""
+    many = vectors.expand(SHUFFLES, -1, -1)
+    order = torch.rand(many.shape, generator=generator).argsort(-1)
+    sign = torch.randint(2, many.shape, generator=generator) * 2 - 1
+    return many.gather(-1, order) * sign
 
 
 def agreements(
