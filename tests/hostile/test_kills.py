@@ -11,12 +11,12 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked import Forked
 from run_folders import flips, holding, one_line
 from toy_answers import contents, kept, write_lines
 
@@ -65,13 +65,12 @@ class Command:
             "features": ["features", str(labelled(folder / "boxes.jsonl")), "--heads", "L1H2"],
         }[kind]
 
-    def start(self, out: Path, code: str = SMALL) -> subprocess.Popen[bytes]:
+    def start(self, out: Path, code: str = SMALL) -> Forked:
         source = str(Path(headwise.__file__).parent.parent)
-        return subprocess.Popen(
-            [sys.executable, "-c", code, *self.verb, "--model", str(DATA), "--out", str(out)],
-            env=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+        return Forked(
+            [*self.verb, "--model", str(DATA), "--out", str(out)],
+            code=code,
+            environment=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
         )
 
     def finish(self, out: Path) -> dict[str, bytes]:

@@ -14,6 +14,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 import typer
+from forked import forked_command
 
 import headwise
 from headwise.cli.main import VERBS, main
@@ -227,7 +228,11 @@ def test_figures_are_read_from_a_page_as_they_were_drawn(tmp_path: Path) -> None
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("work", WORKS)
-def test_the_whole_work_at_a_small_size_on_the_small_model(work: Work, tmp_path: Path) -> None:
+def test_the_whole_work_at_a_small_size_on_the_small_model(
+    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every study in a process of its own, as always, but importing torch in each would take half of the time."""
+    monkeypatch.setattr(module, "begin_command", forked_command)
     found = headwise.reproduce(work, str(DATA), out=tmp_path, quick=True)
     left = {one.part.place for one in found.parts if one.reading is None}
     others = ("small has no task", "about another model")
