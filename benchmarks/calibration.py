@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -227,10 +228,9 @@ def label_within_wordings(effect: float, seed: int) -> bool:
 
 def head_of_a_random_model(effect: float, seed: int) -> bool:
     """All 18 heads, labels that the wording decides; with an effect one head follows them."""
-    prompts, wording = worded(seed, 64)
+    seen, wording = _random_attention(seed)
+    attention = seen.clone()
     g = keyed(seed, "random heads")
-    seen = random_model(seed).capture(prompts, queries=[-1], keys=list(SLOTS), want=("pattern",))
-    attention = seen.pattern[:, :, 0].float()
     place = torch.randint(5, (8,), generator=g)[wording]
     place = torch.where(torch.rand(64, generator=g) < 0.5, place, torch.randint(5, (64,), generator=g))
     labels = torch.zeros(64, 5).long().scatter_(1, place[:, None], 1)
@@ -250,11 +250,7 @@ def head_of_a_random_model(effect: float, seed: int) -> bool:
 
 def swap_in_a_random_model(effect: float, seed: int) -> bool:
     """A head's own queries and keys, one of five keys called right by lot; with an effect it matches."""
-    prompts, _ = worded(seed, 120)
-    seen = random_model(seed).capture(
-        prompts, heads=["L1H4"], queries=[-1], keys=list(SLOTS), want=("q", "k")
-    )
-    q, k = seen.q[:, 0, 0].double(), seen.k[:, 0].double()
+    q, k = _random_vectors(seed)
     right = torch.rand(120, 5, generator=keyed(seed, "right")).argsort(1)  # the first of each row
     k = k.gather(1, right[..., None].expand_as(k)).clone()
     k[:, 0, :2] += effect * q[:, :2]
@@ -263,6 +259,30 @@ def swap_in_a_random_model(effect: float, seed: int) -> bool:
 
 def sparse_in_a_random_model(effect: float, seed: int) -> bool:
     """The stream before the second layer, through the weights of one of its heads."""
+    return _sparser(*_random_stream(seed), effect, seed)
+
+
+@lru_cache(maxsize=64)  # each size of an effect asks the same models again
+def _random_attention(seed: int) -> tuple[Tensor, Tensor]:
+    """The attention of all heads to the keys [prompts, heads, keys], and each prompt's wording."""
+    prompts, wording = worded(seed, 64)
+    seen = random_model(seed).capture(prompts, queries=[-1], keys=list(SLOTS), want=("pattern",))
+    return seen.pattern[:, :, 0].float(), wording
+
+
+@lru_cache(maxsize=64)
+def _random_vectors(seed: int) -> tuple[Tensor, Tensor]:
+    """One head's queries [prompts, d_head] and keys [prompts, keys, d_head]."""
+    prompts, _ = worded(seed, 120)
+    seen = random_model(seed).capture(
+        prompts, heads=["L1H4"], queries=[-1], keys=list(SLOTS), want=("q", "k")
+    )
+    return seen.q[:, 0, 0].double(), seen.k[:, 0].double()
+
+
+@lru_cache(maxsize=64)
+def _random_stream(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The normalised stream at the query and some keys, and the weights that make a head's query and key."""
     prompts, _ = worded(seed, 24)
     model = random_model(seed)
     with torch.no_grad():
@@ -270,7 +290,7 @@ def sparse_in_a_random_model(effect: float, seed: int) -> bool:
     stream = stream / stream.square().mean(-1, keepdim=True).sqrt()
     attention = model.hf.model.layers[1].self_attn
     query, key = attention.q_proj.weight[:64].double()[None], attention.k_proj.weight[:64].double()[None]
-    return _sparser(torch.cat([stream[:, 11:], stream[:, 1:9]], 1), query, key, effect, seed)
+    return torch.cat([stream[:, 11:], stream[:, 1:9]], 1), query, key
 
 
 def _heads(number: int) -> list[Head]:
