@@ -3,8 +3,8 @@
     python benchmarks/unlabelled_model.py --out FILE [--texts 240] [--prompts 360] [--scan 120] [--tests 240]
 
 Spans without labels come from documentation (*prose*) and from prompts of the task whose labels are not looked at
-(*prompts*); the labelled subspaces from other prompts, and swaps are on others again. ``docs/results/features.md`` has
-the numbers.
+(*prompts*); the labelled subspaces from other prompts, and swaps are on others again. The table
+against labels in ``docs/results/features.md`` is of an earlier form: 60 prompts, spans of prose alone.
 """
 
 from __future__ import annotations
