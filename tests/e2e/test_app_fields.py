@@ -84,6 +84,16 @@ def test_a_prompt_that_cannot_be_read_is_refused_below_its_field(tab: Tab) -> No
     page.wait_for_selector("#prompt-trouble", state="detached")
 
 
+def test_where_no_cause_was_found_the_bound_is_at_hand(tab: Tab) -> None:
+    page = tab("/cell", p=PROMPT, h="L1H1", q=13, k=4, tau="1e-12", draws=20)
+    page.wait_for_selector(".settings[open] .note >> text=No cause of allowed size", timeout=30_000)
+    assert "nothing is proved" in page.inner_text("section.proof")
+    page.fill(".settings input >> nth=0", "0.9")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".settings .note", state="detached", timeout=30_000)
+    page.wait_for_selector("section.proof figure", timeout=30_000)
+
+
 # --- what a closed tab has left ---------------------------------------------------------------------------------------
 
 

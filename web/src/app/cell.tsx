@@ -59,7 +59,7 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
         <Takeaway server={server} place={place} state={state} made={shown?.whole ? `/api/export/${shown.job}` : null} forms={['json', 'py']} />
       </div>
       <Beside state={state} place={place} go={go} />
-      <Settings place={place} go={go} trouble={trouble} />
+      <Settings place={place} go={go} trouble={trouble} none={shown?.whole === true && data?.proof?.side === null} />
       <Alert trouble={shown?.known.refused ?? null} onChoose={(choice) => go({ head: choice, query: null, key: null, edits: '' })} />
       <Alert trouble={trouble} but={AT_FIELDS} />
       {data ? null : <h1>{place.head ?? 'One cell'}</h1>}
@@ -99,9 +99,10 @@ const SETTINGS = [
 const AT_FIELDS = [...ANSWER, ...CELL, ...SETTINGS.map(([name]) => name)];
 
 /** What else changes a number: how small the attention must become without its cause, and the random draws. */
-const Settings = ({ place, go, trouble }: Pick<Shared, 'place' | 'go'> & { trouble: Trouble | null }) => (
-  <details class="settings" open={SETTINGS.some(([name]) => name === trouble?.where) || undefined}>
+const Settings = ({ place, go, trouble, none }: Pick<Shared, 'place' | 'go'> & { trouble: Trouble | null; /** No cause was found. */ none: boolean }) => (
+  <details class="settings" open={none || SETTINGS.some(([name]) => name === trouble?.where) || undefined}>
     <summary>settings</summary>
+    {none ? <p class="note">No cause of allowed size: nothing takes this attention below the bound. With a higher bound there may be one.</p> : null}
     <div class="row-of-controls">
       {SETTINGS.map(([name, says, usual, step]) => (
         <label>

@@ -16,8 +16,8 @@ export const RunsScreen = ({ server, place, go }: Pick<Shared, 'server' | 'place
   return (
     <section class="runs-screen">
       <h1>Runs</h1>
-      <Alert trouble={runs.trouble} />
       <Begin runs={runs} head={place.head} />
+      <Alert trouble={runs.trouble} />
       {runs.list?.runs.length ? (
         <div class="scroll" tabIndex={0} role="group" aria-label="Run folders">
           <table class="run-list">

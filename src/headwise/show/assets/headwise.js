@@ -1,4 +1,4 @@
-/*! headwise, from sources 2b909a61a8bb9c3254fced44ddf61e3cbe1fabdce9201134718994649dd1f52d
+/*! headwise, from sources c2f88e1862454f81f747b8518b6e94fa9470ede8bec2bcb034395ed82a491ad5
 
 preact 11.2.0 (MIT)
 
