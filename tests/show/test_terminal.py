@@ -6,6 +6,7 @@ import io
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Group
@@ -21,6 +22,7 @@ from headwise.show.circuits.terminal import effects_table
 from headwise.show.contrast.terminal import heads_table
 from headwise.show.kit.terminal import PlainConsole, attention_table, console
 from headwise.show.kit.terminal import table as rows_table
+from headwise.show.sinks.terminal import _shared
 from headwise.types import Claim
 
 NASTY = "\x1b]0;owned\x9c\x9b31m[/x][link=https://a.b]:smile: \u202eabc"
@@ -172,3 +174,23 @@ def test_heads_that_were_asked_for_are_not_said_to_do_the_task(capsys: pytest.Ca
     for asked, said in ((True, "* was asked for"), (False, "* does the task by its rule")):
         console().print(heads_table([], "accuracy", asked=asked))
         assert said in capsys.readouterr().out
+
+
+def test_no_number_of_the_shared_directions_is_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
+    one = SimpleNamespace(
+        side="query",
+        name="largest cluster",
+        heads=range(116),
+        attention=0.7381,
+        removed=SimpleNamespace(mean=0.2442),
+        control=0.7174,
+        claim=SimpleNamespace(q=0.0161, supported=True),
+        loss_change=SimpleNamespace(mean=1.351, low=-0.592, high=2.114),
+        control_loss_change=0.0912,
+    )
+    console().print(_shared(SimpleNamespace(shared=[one])))  # pyright: ignore[reportArgumentType]
+    row = capsys.readouterr().out.splitlines()[-1]
+    assert row.split() == [
+        *("query", "largest", "cluster", "116", "0.738", "0.244", "0.717", "0.016*"),
+        *("+1.35", "(-0.59", "to", "+2.11)", "+0.09"),
+    ]

@@ -171,7 +171,7 @@ def _shared(study: SinksResult) -> RenderableType:
             s.name,
             str(len(s.heads)),
             f"{s.attention:.3f}",
-            f"{s.removed.mean:.3f} ({s.removed.low:.2f}–{s.removed.high:.2f})",
+            f"{s.removed.mean:.3f}",
             f"{s.control:.3f}",
             f"{s.claim.q:.3f}{'*' if s.claim.supported else ''}",
             f"{s.loss_change.mean:+.2f} ({s.loss_change.low:+.2f} to {s.loss_change.high:+.2f})",
@@ -184,11 +184,11 @@ def _shared(study: SinksResult) -> RenderableType:
         "direction",
         "heads",
         "untouched",
-        "removed (95 %)",
+        "removed",
         "random",
         "q",
         "loss (95 %)",
-        "loss, random",
+        "random ",
     )
     title = "One direction out of all these heads' reads at once; * frees more than random directions"
     return table(columns, rows, title=title)
