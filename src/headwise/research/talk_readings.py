@@ -275,11 +275,13 @@ def over_training(runs: ResearchRuns) -> ResearchReading:
 
 def sinks(runs: ResearchRuns) -> ResearchReading:
     one = runs["sinks"]
-    parked = sum(head["parked"] for head in one["heads"])
     controlled = sum(head["controlled"] for head in one["heads"])
+    tested = all("parks" in head for head in one["heads"])  # not in runs of before that was
+    parked = sum(head["parks"]["supported"] if tested else head["parked"] for head in one["heads"])
+    park = "park (supported)" if tested else "park"
     largest = max((cluster["size"] for cluster in one["clusters"]), default=0)
     return ResearchReading(
-        f"{parked} of {len(one['heads'])} heads park; {controlled} are controlled; the largest cluster of one signal "
+        f"{parked} of {len(one['heads'])} heads {park}; {controlled} are controlled; the largest cluster of one signal "
         f"has {counted(largest, 'head')}",
         None,
     )
