@@ -8,14 +8,13 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from box_runs import go, lines, stopped
+from forked import Forked
 from processes import alive, children_of
 from run_folders import one_line
 from toy_answers import contents, write_lines
@@ -51,11 +50,7 @@ def test_a_killed_run_continues_to_the_same_bytes(file: Path, tmp_path: Path, wo
     small = "import headwise.contrast.study as s; s.SHARD = 8; from headwise.cli.main import run; run()"
     asked = ["features", str(file), "--model", str(DATA), "--heads", "L1H2", "--out", str(out)]
     asked += ["--workers", workers]
-    command = [sys.executable, "-c", small, *asked]
-    source = str(Path(headwise.__file__).parent.parent)
-    process = subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": source}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    process = Forked(asked, code=small)
     deadline = time.monotonic() + 300
     while (
         len(list((out / WORK).glob(work.CHUNKS))) < 2

@@ -8,8 +8,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked
 from pace import first_is_quick
 from processes import alive, children_of, kill_first_child
 from run_folders import flips, one_line
 from toy_answers import COUNT, contents, kept, small_model
 
-import headwise
 from headwise.errors import HeadwiseError
 from headwise.scale import disk, folder, tables, work
 from headwise.scale.engines import _kill_workers
@@ -47,23 +45,8 @@ def test_a_killed_run_continues_to_the_same_bytes(
     answer_file: Path, whole_run: Path, tmp_path: Path, workers: int
 ) -> None:
     out = tmp_path / "run"
-    command = [
-        sys.executable,
-        "-m",
-        "headwise.cli.main",
-        "circuits",
-        str(answer_file),
-        "--model",
-        str(DATA),
-        "--workers",
-        str(workers),
-        "--out",
-        str(out),
-    ]
-    source = str(Path(headwise.__file__).parent.parent)
-    process = subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": source}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    asked = ["circuits", str(answer_file), "--model", str(DATA), "--workers", str(workers), "--out", str(out)]
+    process = Forked(asked)
     deadline = time.monotonic() + 300
     while not kept(out) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from forked import Forked
 from tiny import tiny
 from toy_answers import answer_lines, contents, kept, small_model, write_lines
 from words import tokenizer_with
 
-import headwise
 from headwise.bases.basis import Bases
 from headwise.model.model import Model
 from headwise.scale.folder import WORK
@@ -74,13 +71,8 @@ def test_a_killed_run_goes_on_to_the_same_bytes(task: Path, whole: dict[str, byt
         "from headwise.cli.main import run; run()"
     )
     asked = ["explain", "--task", str(task), "--head", HEAD, "--model", str(DATA), "--out", str(out)]
-    process = subprocess.Popen(
-        [sys.executable, "-c", slow, *asked],
-        env=os.environ | {"PYTHONPATH": str(Path(headwise.__file__).parent.parent)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    deadline = time.monotonic() + 120
+    process = Forked(asked, code=slow)
+    deadline = time.monotonic() + 300
     while len(list((out / WORK).glob(CHUNKS))) < 3 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
