@@ -80,7 +80,7 @@ class RankReport:
         found = []
         if self.saturated:
             rank = max(self.rank_energy, self.rank_null)
-            what = "the 99 % rank is all that the design holds: use more distinct queries before calling it the head's"
+            what = "the rank reaches what the design holds: use more distinct queries before calling it the head's"
             found.append((what, f"{rank}, query values {self.values}"))
         needed = groups_needed(self.alpha)
         if self.flip_groups < needed:
