@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -366,6 +367,9 @@ def test_a_result_comes_back_from_its_folder(planted: SinksResult, tmp_path: Pat
     for name in ("sinks.json", "result.safetensors", "manifest.json"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
     assert "heads park there" in planted._repr_html_()
+    untested = {where: replace(one, claim=None) for where, one in planted.agreements.items()}
+    assert replace(planted, agreements=untested).agreeing_said("key") == "–"
+    assert planted.agreeing_said("key") == f"{len(planted.agreeing('key'))} of {len(planted.of('key'))}"
 
 
 def test_that_a_head_parks_is_an_exact_sign_test_over_prompts() -> None:

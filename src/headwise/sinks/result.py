@@ -96,6 +96,11 @@ class SinksResult:
         """Heads whose control signals on a side agree over prompts, as far as that is supported."""
         return [head for head, a in self.of(side) if a.claim is not None and a.claim.supported]
 
+    def agreeing_said(self, side: Side) -> str:
+        """How many of a side's heads these are; a dash in runs made before that was tested."""
+        tested = [a for _, a in self.of(side) if a.claim is not None]
+        return f"{len(self.agreeing(side))} of {len(tested)}" if tested else "–"
+
     def controlled(self, side: Side) -> list[Head]:
         """Heads whose control signals on a side are less than 0.5 apart over prompts: the published cut-off."""
         return [head for (head, one), a in self.agreements.items() if one == side and a.controlled]

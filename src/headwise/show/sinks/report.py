@@ -106,7 +106,7 @@ def sinks_report(study: SinksResult, names: KnownNames | None = None) -> Report:
     }
     for side in SIDES:
         facts[f"signals agree, {side} side"] = (
-            f"{len(study.agreeing(side))} of {len(study.of(side))}; {len(study.controlled(side))} closely (controlled)"
+            f"{study.agreeing_said(side)}; {len(study.controlled(side))} of {len(study.of(side))} closely (controlled)"
         )
     return Report(
         "Attention sinks",
@@ -150,7 +150,7 @@ def _agreement(study: SinksResult) -> list[Block]:
         "high": lambda row: row[2].distance.high,
         "at other tokens": lambda row: row[2].others,
         "shuffled": lambda row: row[2].shuffled,
-        "agree": lambda row: "yes" if row[2].claim is not None and row[2].claim.supported else "no",
+        "agree": lambda row: "–" if row[2].claim is None else "yes" if row[2].claim.supported else "no",
         "controlled": lambda row: row[2].controlled,
         "signals": lambda row: row[2].signals,
         "firings": lambda row: row[2].firings,

@@ -91,7 +91,7 @@ def _agreement(study: SinksResult, top: int) -> RenderableType:
         rows.append(
             (
                 side,
-                f"{len(study.agreeing(side))} of {len(found)}",
+                study.agreeing_said(side),
                 f"{len(study.controlled(side))} of {len(found)}",
                 f"{middle:.2f}",
                 f"{others[len(others) // 2]:.2f}" if others else "–",
