@@ -15,9 +15,12 @@ from headwise.errors import HeadwiseError
 from headwise.model.loading import load as loading
 from headwise.model.sizes import PUBLISHED, sizes_of
 from headwise.planning import probe
-from headwise.planning.plan import PROCESS, CommandCost, WorkPlan, plan_work
+from headwise.planning.plan import PROCESS, CommandCost, WorkPlan, command_cost, plan_work
 from headwise.planning.probe import MachinePace, described_pace, measured_pace
-from headwise.planning.work import WORK
+from headwise.planning.work import CONTRAST, SIGNAL, WORK, CommandWork
+from headwise.research.cost import TOYS, WORKS, reproduce_cost, start_calls, study_work
+from headwise.research.parts import Work
+from headwise.research.studies import STUDIES
 from headwise.scale.machine import memory_here
 from headwise.toy.small_lm import DATA
 
@@ -96,7 +99,9 @@ def test_costs_follow_from_the_sizes() -> None:
     ten = by_command(plan_work(sizes, PACE, prompts=1000, available=10**12))
     for work in WORK:
         few, many = one[work.command], ten[work.command]
-        assert many.seconds == pytest.approx((10 if work.asked else 1) * few.seconds)
+        once = work.calls_once(sizes) * PACE.call
+        times = work.counted(1000) / work.counted(100) if work.asked else 1
+        assert many.seconds - once == pytest.approx(times * (few.seconds - once))
         assert many.memory == few.memory
         assert few.tokens == (work.tokens or 32)
     assert ten["circuits"].disk == pytest.approx(10 * one["circuits"].disk, abs=10)
@@ -123,6 +128,60 @@ def test_prompts_that_share_a_pass_share_its_calls() -> None:
 def test_every_command_of_a_plan_exists() -> None:
     assert {work.command.split()[0] for work in WORK} <= set(VERBS)
     assert len({work.command for work in WORK}) == len(WORK)
+
+
+def test_what_is_looked_at_beforehand_and_done_once_is_counted() -> None:
+    work = CommandWork("x", 1, passes=1.0, calls=0, first=16, looks=1.5, once=10.0, once_per_head=2.0)
+    assert work.counted(8) == 8 + 12 and work.counted(100) == 100 + 24
+    sizes = replace(sizes_of(DATA), layers=3, heads=4)
+    assert work.calls_once(sizes) == 10 + 2 * 12
+    one = command_cost(sizes, PACE, work, 8, 15, available=10**12)
+    assert one.seconds == pytest.approx(20 * PACE.bare(sizes, 15) + 34 * PACE.call)
+    assert one.memory - command_cost(sizes, PACE, replace(work, libraries=7), 8, 15, available=1).memory == -7
+
+
+@pytest.mark.parametrize(("work", "quick"), WORKS)
+def test_a_reproduction_takes_what_its_studies_take(work: Work, quick: bool) -> None:
+    sizes = sizes_of(DATA)
+    whole = reproduce_cost(work, quick, sizes, PACE, available=10**12)
+    studies = [
+        command_cost(sizes, PACE, *study_work(study, quick), available=10**12) for study in STUDIES[work]
+    ]
+    assert whole.seconds == pytest.approx(sum(one.seconds for one in studies) + start_calls(work) * PACE.call)
+    assert whole.memory == max(one.memory for one in studies)
+    assert whole.disk == sum(one.disk for one in studies)
+    larger = reproduce_cost(work, quick, sizes_of("smollm2"), PACE, available=10**12)
+    assert larger.seconds > whole.seconds and larger.memory > whole.memory
+    if not quick:
+        assert reproduce_cost(work, True, sizes, PACE, available=10**12).seconds < whole.seconds / 3
+
+
+def test_a_study_is_planned_at_its_own_size() -> None:
+    found = {study.name: study_work(study, False) for study in STUDIES["talk"]}
+    assert (found["circuits"][0].command, *found["circuits"][1:]) == ("circuits", 3000, 17)
+    assert found["circuits-facts"][1:] == (300, 9) and found["effects-ioi"][1] == 100
+    assert found["names"][1] == 1500 and found["sinks"][1] == 60
+    few = next(study_work(study, True) for study in STUDIES["talk"] if study.name == "names")
+    assert few[1] == 200 and found["names"][0].calls - few[0].calls == 480 * SIGNAL
+    with_families = next(study_work(study, True) for study in STUDIES["talk"] if study.name == "families")
+    assert with_families[1] == 16
+    fitted = {study.name: study_work(study, False) for study in STUDIES["paper"]}
+    assert fitted["binding"][1:] == (3000, 76) and fitted["filter-13"][1:] == (2000, 134)
+    assert fitted["filter-13"][0].passes - fitted["binding"][0].passes == pytest.approx(10 * CONTRAST)
+    assert set(TOYS) == {one.name for work in STUDIES.values() for one in work if not one.model}
+
+
+@pytest.mark.usefixtures("paced")
+def test_names_and_reproductions_are_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--model", str(DATA), "--json", "-q"]) == 0
+    planned = [one["command"] for one in json.loads(capsys.readouterr().out)["commands"]]
+    assert {"name", "name (all heads)", "intervene --task"} <= set(planned)
+    assert planned[-4:] == [
+        "reproduce paper",
+        "reproduce paper --quick",
+        "reproduce talk",
+        "reproduce talk --quick",
+    ]
 
 
 @pytest.mark.usefixtures("paced")

@@ -49,10 +49,13 @@ def plan(
     --flops put another device in its place, whose small calls are taken to cost what they cost here. Ends with status 2
     if no command fits into memory.
     """
+    from dataclasses import replace
+
     from headwise.model.sizes import sizes_of
     from headwise.planning.plan import plan_work
     from headwise.planning.probe import described_pace, measured_pace
     from headwise.progress import Working
+    from headwise.research.cost import WORKS, reproduce_cost
     from headwise.scale.machine import memory_here
 
     sizes = sizes_of(model)
@@ -62,14 +65,12 @@ def plan(
     if flops is not None:
         pace = described_pace(flops, pace)
     available = memory_here() if gpu_memory is None else round(gpu_memory * 10**9)
-    found = plan_work(
-        sizes,
-        pace,
-        available=available,
-        tokens=tokens,
-        prompts=prompts,
-        dtype=asked().settings.get("dtype", "float32"),
+    dtype = asked().settings.get("dtype", "float32")
+    found = plan_work(sizes, pace, available=available, tokens=tokens, prompts=prompts, dtype=dtype)
+    works = (
+        reproduce_cost(work, quick, sizes, pace, available=available, dtype=dtype) for work, quick in WORKS
     )
+    found = replace(found, costs=(*found.costs, *works))
     document = found.to_json()
     from headwise.show.plan import plan_table
 

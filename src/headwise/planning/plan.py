@@ -15,8 +15,6 @@ from headwise.survey.collect import BYTES_PER_HEAD_TOKEN, BYTES_PER_PROMPT
 
 PROCESS = 480 * 10**6
 """Bytes of a process that has imported torch, transformers and headwise, and has loaded nothing."""
-TABLES = 50 * 10**6
-"""Bytes of what writes tables, once it is imported."""
 
 
 @dataclass(frozen=True)
@@ -96,24 +94,37 @@ def plan_work(
     costs = []
     for one in work:
         count = prompts if one.asked and prompts is not None else one.prompts
-        length = one.tokens or tokens
-        together = min(count, one.together)
-        each = one.passes * pace.bare(sizes, length, together) + one.calls_in(sizes, length) * pace.call
-        memory = PROCESS + (TABLES if one.kept == "circuits" else 0)
-        memory += sizes.bytes_in(dtype) + _held(sizes, length, min(count, one.held), together)
         costs.append(
-            CommandCost(
-                command=one.command,
-                prompts=count,
-                tokens=length,
-                passes=one.passes,
-                seconds=count * each,
-                memory=memory,
-                disk=_written(sizes, one, count, length),
-                fits=memory <= available,
-            )
+            command_cost(sizes, pace, one, count, one.tokens or tokens, dtype=dtype, available=available)
         )
     return WorkPlan(sizes, dtype, available, tuple(costs))
+
+
+def command_cost(
+    sizes: ModelSizes,
+    pace: MachinePace,
+    one: CommandWork,
+    count: int,
+    length: int,
+    *,
+    available: int,
+    dtype: str = "float32",
+) -> CommandCost:
+    """What one command takes for so many prompts of this length."""
+    together = min(count, one.together)
+    each = one.passes * pace.bare(sizes, length, together) + one.calls_in(sizes, length) * pace.call
+    memory = PROCESS + one.libraries
+    memory += sizes.bytes_in(dtype) + _held(sizes, length, min(count, one.held), together)
+    return CommandCost(
+        command=one.command,
+        prompts=count,
+        tokens=length,
+        passes=one.passes,
+        seconds=one.counted(count) * each + one.calls_once(sizes) * pace.call,
+        memory=memory,
+        disk=_written(sizes, one, count, length),
+        fits=memory <= available,
+    )
 
 
 def _held(sizes: ModelSizes, tokens: int, held: int, together: int) -> int:
