@@ -122,7 +122,6 @@ export const AppPage = ({ server }: { server: Server }) => {
     <Page kind="app" themeKey="t" glossary={state?.glossary}>
       <Bar place={place} state={state} go={go} />
       <main id="screen" tabIndex={-1}>
-        {place.screen === 'cell' || place.screen === 'circuit' ? null : <Takeaway server={server} place={place} state={state} />}
         {/* Who was never let in has not lost the app. */}
         {there || !state ? null : (
           <p class="note" role="alert">
@@ -132,6 +131,7 @@ export const AppPage = ({ server }: { server: Server }) => {
         <OtherWeights server={server} place={place} state={state} go={go} />
         <LeftJobs server={server} go={go} />
         {place.screen === 'prompt' ? null : <Alert trouble={trouble} />}
+        {place.screen === 'cell' || place.screen === 'circuit' ? null : <Takeaway server={server} place={place} state={state} />}
         {place.screen === 'prompt' ? <PromptScreen {...shared} place={place} prompt={prompt} trouble={trouble} /> : null}
         {place.screen === 'heads' ? <HeadsScreen {...shared} place={place} prompt={prompt} /> : null}
         {place.screen === 'cell' ? <CellScreen {...shared} place={place} prompt={prompt} /> : null}

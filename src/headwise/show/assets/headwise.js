@@ -1,4 +1,4 @@
-/*! headwise, from sources c2f88e1862454f81f747b8518b6e94fa9470ede8bec2bcb034395ed82a491ad5
+/*! headwise, from sources aa184e6dc2d9b4202f0b8eff7f71f5c534a777022c86eca0a8ef23194dbc381d
 
 preact 11.2.0 (MIT)
 
