@@ -9,8 +9,9 @@ at other offsets. Prints the rate of false "supported" with its Wilson interval,
 5 %, and beside it the rate for planted effects of three sizes.
 
 Claims that rest on the same test have one trial: effects over a task, sinks' removal and what is exclusive to a family
-(own) are sign flips over clusters; a whole circuit, an explanation's words and label-free features are ranks among
-draws, as swaps are. Families have a benchmark of their own, ``calibration_families.py``, with more kinds of data.
+(own) are sign flips over clusters; a whole circuit, what an explanation and the bench say of attention and answer, and
+label-free features are ranks among draws, as swaps are. Families have a benchmark of their own,
+``calibration_families.py``, with more kinds of data.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ from calibration_data import (  # pyright: ignore[reportMissingImports]
     exclusive_to_a_family,
     head_in_two_families,
     name_of_nothing,
+    parked_on_half,
     random_model,
+    role_by_distance,
+    signals_agree,
     sink_or_frequent_token,
     worded,
 )
@@ -307,6 +311,9 @@ TRIALS: dict[str, tuple[Trial, tuple[float, float, float]]] = {
     "same in two families": (head_in_two_families, (0.05, 0.1, 0.3)),
     "sink, frequent token": (sink_or_frequent_token, (0.5, 1.0, 2.0)),
     "name, random cells": (name_of_nothing, (0.1, 0.3, 0.5)),
+    "role, distance alone": (role_by_distance, (0.1, 0.2, 0.4)),
+    "parks, in half of texts": (parked_on_half, (0.2, 0.3, 0.4)),
+    "signals agree, shuffled": (signals_agree, (0.1, 0.2, 0.4)),
     "head, random model": (head_of_a_random_model, (0.3, 1.0, 3.0)),
     "swap, random model": (swap_in_a_random_model, (0.3, 1.0, 3.0)),
     "sparse, random model": (sparse_in_a_random_model, (1.0, 2.0, 4.0)),

@@ -1,4 +1,4 @@
-"""Families, sinks, names and models of random weights where nothing is there: data for ``calibration.py``."""
+"""Families, sinks, roles, names and models of random weights where nothing is there, for ``calibration.py``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from scipy import sparse
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from headwise.claims import corrected
+from headwise.contrast.role_claims import places_of, role_claims
 from headwise.families.cluster import cluster
 from headwise.families.compare import Incoming, compare
 from headwise.families.distance import jaccard
@@ -19,7 +21,9 @@ from headwise.families.null import null_tests
 from headwise.model.model import Model
 from headwise.naming.statistics import judged, name_test
 from headwise.randomness import keyed
+from headwise.sinks.find import Parking
 from headwise.sinks.matched import exchanged as sink_exchanged
+from headwise.sinks.signals import agreement
 
 LEVEL = 0.05
 WIDTH = 16
@@ -67,6 +71,42 @@ def name_of_nothing(effect: float, seed: int) -> bool:
         rate = 0.3 + (effect if number == 0 else 0.0)
         tests.append(name_test(g.random(60) < rate, g.random(60) < 0.3, g.random(120) < 0.3))
     return any(one.verdict in ("named", "beyond chance") for one in judged(tests))
+
+
+def role_by_distance(effect: float, seed: int) -> bool:
+    """Twenty heads that like two places alike, or look 23 back whatever stands there; with an effect the first does so
+    only where the text repeats."""
+    g = keyed(seed, "roles")
+    length, sequences = 24, 12
+    twice, other = (torch.rand(sequences, 20, length + 2, generator=g).double() * 0.02 for _ in range(2))
+    for one in (twice, other):
+        one[:, :10, 1] += 0.45 + 0.1 * torch.randn(sequences, 10, generator=g)  # the token before
+        one[:, :10, length + 1] += 0.45 + 0.1 * torch.randn(sequences, 10, generator=g)  # and the first one
+        one[:, 10:, length - 1] += 0.7 + 0.1 * torch.randn(sequences, 10, generator=g)
+    other[:, 10, length - 1] -= effect
+    fit = twice.mean(0)[:, places_of(length)] > 0.4
+    return any(one.supported for head in role_claims(twice, other, length, fit, g) for one in head)
+
+
+def parked_on_half(effect: float, seed: int) -> bool:
+    """Thirty heads that give sinks more than half of their attention in half of the texts, and far more there than they
+    give less elsewhere; with an effect the first does so in more texts."""
+    g = keyed(seed, "parks")
+    chance = torch.full((24, 1, 30), 0.5)
+    chance[:, 0, 0] += effect
+    attention = torch.where(torch.rand(24, 1, 30, generator=g) < chance, 0.9, 0.4).double()
+    parking = Parking([[0]] * 24, [(0,)] * 24, [torch.zeros(1)] * 24, attention)
+    return any(one.supported for one in parking.parks(0.5).values())
+
+
+def signals_agree(effect: float, seed: int) -> bool:
+    """Signals of ten heads in eight prompts, a few strong channels each, drawn anew; with an effect the first head's
+    share a part."""
+    g = keyed(seed, "agree")
+    drawn = torch.randn(10, 8, WIDTH, generator=g).double() * (torch.rand(10, 8, WIDTH, generator=g) < 0.3)
+    drawn[0] += effect * torch.randn(WIDTH, generator=g).double()
+    p = [agreement(one, one[:0], [1], seed, number).claim for number, one in enumerate(drawn)]
+    return any(q <= LEVEL for q in corrected([one.p for one in p if one is not None]))
 
 
 # --- a model of random weights, and circuits at other offsets -------------------------------------------------------
