@@ -85,7 +85,7 @@ def test_every_block_of_a_page_is_made_from_the_kept_numbers(name: str) -> None:
     assert f"(data/{name}.json)" in page
 
 
-@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("name", [name for name, page in RESULTS.items() if page.whole])
 def test_the_sentences_between_the_blocks_have_their_numbers_from_the_same_file(name: str) -> None:
     prose = BLOCK.sub("", (PAGES / f"{name}.md").read_text(encoding="utf-8"))
     known = list(leaves(json.loads((PAGES / "data" / f"{name}.json").read_text(encoding="utf-8"))))

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from result_blocks import DATA, PAGES, Blocks, filled
+from result_circuits import CIRCUITS, kept_task
 from result_families import FAMILIES, kept_families
 from result_sinks import SINKS, kept_sinks
 from result_sparsity import SPARSITY, kept_sparsity
+from result_toys import TOYS, kept_toy
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class ResultPage:
     """What is kept of what such a study printed."""
     blocks: Blocks
     """How its tables are made from what was kept."""
+    whole: bool = True
+    """Whether every number of its prose is of these studies, too."""
 
     def stands_on(self, study: str) -> bool:
         return any(study == one or (one.endswith("-") and study.startswith(one)) for one in self.studies)
@@ -41,6 +45,8 @@ RESULTS = {
     "sinks": ResultPage(("sinks",), kept_sinks, SINKS),
     "sparsity": ResultPage(("sparsity",), kept_sparsity, SPARSITY),
     "ioi-families": ResultPage(("circuits", "families", "orders"), kept_families, FAMILIES),
+    "ioi-circuit": ResultPage(("circuits", "circuits-", "effects-"), kept_task, CIRCUITS, whole=False),
+    "toys": ResultPage(("alignment-", "sweep-interference"), kept_toy, TOYS, whole=False),
 }
 
 

@@ -1,0 +1,122 @@
+"""The tables of docs/results/toys.md that are about alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from result_blocks import Blocks, percent, said, table
+
+CLAIMS = {
+    "singular_first": "singular vectors turn first",
+    "features_follow": "the pair's features follow",
+    "loss_falls": "the pair's loss falls with the event",
+    "vectors_compensate": "singular vectors make up for features that turn",
+}
+CASES = {"alignment-pair": "one pair", "alignment-pairs": "twenty pairs"}
+
+
+def kept_toy(document: dict[str, Any]) -> dict[str, Any]:
+    """The summary, and how pairs moved."""
+    made = {name: document[name] for name in ("case", "sweep", "summary") if name in document}
+    motion = document.get("motion")
+    return made | ({} if motion is None else {"motion": {n: motion[n] for n in ("estimates", "claims")}})
+
+
+def alignment(data: dict[str, Any]) -> Sequence[str]:
+    """The three cases beside the talk."""
+    none, pair, pairs = (data[f"alignment-{case}"]["summary"] for case in ("none", "pair", "pairs"))
+    rows = [
+        [
+            "one pair: cosine, weaker side, smallest",
+            "≈ 0.999 ± 0.001",
+            f"{pair['smallest_cosine']:.4f} (mean {pair['mean_cosine']:.4f})",
+        ],
+        [
+            "one pair: second over first singular value, largest",
+            "one dominant",
+            f"{pair['second_to_first_singular_value']:.4f}",
+        ],
+        [
+            "one pair: closed form Σ⁻¹w against the singular vector, smallest",
+            "–",
+            f"{pair['closed_form_cosine']:.4f}",
+        ],
+        [
+            f"one pair: energy of other features in its plane ({pair['others_inside_by_chance']:.1f} by chance)",
+            "orthogonal",
+            f"{pair['others_inside']:.3f}",
+        ],
+        [
+            "no head: largest cosine of any feature with the top singular vectors",
+            "none",
+            f"{none['largest_cosine_any_feature']:.2f} (mean {none['mean_largest_cosine_any_feature']:.2f})",
+        ],
+        ["twenty pairs: singular relation, smallest", "aligned", f"{pairs['smallest_relation']:.3f}"],
+        [
+            "twenty pairs: singular relation, smallest of the five most important",
+            "–",
+            f"{pairs['smallest_relation_top5']:.4f}",
+        ],
+        [
+            "twenty pairs: mean cosine with one channel, weaker side",
+            "aligned",
+            f"{pairs['mean_cosine']:.3f}",
+        ],
+        [
+            "twenty pairs: share at 0.95 or above with one channel",
+            "–",
+            percent(pairs["share_above_0.95"]),
+        ],
+        *(
+            [f"twenty pairs: rank correlation of target logit and {what}", talk, f"{pairs[name]:.2f}"]
+            for what, talk, name in (
+                ("the pair's singular value", "ordered", "sigma_order_correlation"),
+                (
+                    "the step from which the *singular relation* stays above 0.9",
+                    "earlier",
+                    "alignment_order_correlation",
+                ),
+                ("the step at which the *logit* is learned", "earlier", "learning_order_correlation"),
+                (
+                    "the step from which the *cosine with one channel* does",
+                    "earlier",
+                    "channel_order_correlation",
+                ),
+            )
+        ),
+    ]
+    return table(["", "talk", "ours"], rows)
+
+
+def motion(data: dict[str, Any]) -> Sequence[str]:
+    """Who moves first, and what each event does to the loss."""
+    rows = []
+    for name, title in CLAIMS.items():
+        for case, shown in CASES.items():
+            one = data[case]["motion"]["claims"][name]
+            values = [one["null"], f"{one['p']:.3f}", f"{one['q']:.3f}", said(one["supported"])]
+            rows.append([title, shown, *values])
+    return table(["claim", "case", "null", "p", "q", "supported"], rows)
+
+
+def shares(data: dict[str, Any]) -> Sequence[str]:
+    """How far apart in time, and who closes the angle."""
+    titles = {
+        "lag": ("steps between half of the vector's turn and half of the feature's", 0),
+        "lag_share": ("the same as a share of the time until the event", 2),
+        "closed_by_singular": ("share of the cosine's rise that the singular vector brings", 2),
+        "closed_by_feature": ("share that the feature brings", 2),
+    }
+    rows = []
+    for name, (title, places) in titles.items():
+        row = [title]
+        for case in CASES:
+            one = data[case]["motion"]["estimates"][name]
+            low, high = one["ci"]
+            row.append(f"{one['mean']:.{places}f} ({low:.{places}f} to {high:.{places}f})")
+        rows.append(row)
+    return table(["mean (95 % over seeds)", *CASES.values()], rows)
+
+
+TOYS: Blocks = {"alignment": alignment, "motion": motion, "shares": shares}
