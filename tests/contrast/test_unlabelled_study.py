@@ -131,6 +131,8 @@ def test_features_have_cells_in_context_and_numbers_of_held_out_texts(
     for one in found.features:
         assert 0 < one.claim.p <= 1 and one.claim.p <= one.claim.q + 1e-12 <= 1 + 1e-9
         assert one.claim.supported == (one.known and one.claim.q <= 0.05)
+        # Cells of one text are resampled together.
+        assert one.swap.clusters is not None and one.swap.clusters <= found.held_out < one.swap.n
         for cell in one.cells:
             assert (cell.text + 1) % 3 == 0  # each third text is held out
             assert cell.attention >= 0.2

@@ -46,6 +46,7 @@ def recover_cell(
     *,
     samples: int = SAMPLES,
     fresh: bool = False,
+    max_rank: int | None = None,
     seed: int = 0,
 ) -> Recovered:
     """Features of one payload head without labels, beside its latents; ``fresh`` takes the untrained head."""
@@ -56,7 +57,7 @@ def recover_cell(
         weights = init_weights(world.setup)
     rows, _ = _rows(world, weights, samples, "unlabelled")
     held, batch = _rows(world, weights, samples // 2, "unlabelled", "held out")
-    contrast = SelfContrast(seed=seed).fit(rows)
+    contrast = SelfContrast(seed=seed, max_rank=max_rank).fit(rows)
     record: dict[str, Any] = {
         "d_head": setup.d_head,
         "latents": setup.latents,

@@ -149,6 +149,7 @@ def _measured(texts: HeadTexts, found: LabelFree) -> HeadFound:
             whole.append(swapped[2])
     joined = [Edited.cat([one[i] for one in edits]) for i in range(len(bases))]
     full, every = Edited.cat(whole), CellParts.cat(parts)
+    swapped_cells = AttendedCells.cat(cells)
     nulls = dict(zip(ranks, joined[len(features) :], strict=True))
     row = UnlabelledHead(
         head=str(texts.head),
@@ -169,18 +170,24 @@ def _measured(texts: HeadTexts, found: LabelFree) -> HeadFound:
         ),
     )
     made = tuple(
-        _feature(texts, found, every, i, (joined[i], full, nulls[features[i].rank]))
+        _feature(texts, found, every, i, (joined[i], full, nulls[features[i].rank]), swapped_cells.unit)
         for i in range(len(features))
     )
     moved = torch.stack([joined[i].log_odds[0] for i in range(len(features))])
-    return HeadFound(texts.head, found, row, made, every, AttendedCells.cat(cells), moved)
+    return HeadFound(texts.head, found, row, made, every, swapped_cells, moved)
 
 
 def _feature(
-    texts: HeadTexts, found: LabelFree, parts: CellParts, number: int, swaps: tuple[Edited, Edited, Edited]
+    texts: HeadTexts,
+    found: LabelFree,
+    parts: CellParts,
+    number: int,
+    swaps: tuple[Edited, Edited, Edited],
+    unit: Tensor,
 ) -> UnlabelledFeature:
+    """One feature; ``unit`` [n] are the texts of the swapped cells, which are resampled as one."""
     name, group = found.names[number], list(found.groups[number])
-    test = swap_test(*swaps, generator=keyed(texts.seed, "swap", str(texts.head), name))
+    test = swap_test(*swaps, generator=keyed(texts.seed, "swap", str(texts.head), name), clusters=unit)
     cells = parts.cells
     asked, has = found.asked(cells.q)[:, group], found.coordinates(cells.k)[:, group]
     strongest = _strongest(parts, number)
