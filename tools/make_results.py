@@ -46,7 +46,7 @@ RESULTS = {
     "sparsity": ResultPage(("sparsity",), kept_sparsity, SPARSITY),
     "ioi-families": ResultPage(("circuits", "families", "orders"), kept_families, FAMILIES),
     "ioi-circuit": ResultPage(("circuits", "circuits-", "effects-"), kept_task, CIRCUITS, whole=False),
-    "toys": ResultPage(("alignment-", "sweep-interference"), kept_toy, TOYS, whole=False),
+    "toys": ResultPage(("alignment-", "sweep-interference", "training"), kept_toy, TOYS, whole=False),
 }
 
 

@@ -1,8 +1,9 @@
-"""The tables of docs/results/toys.md that are about alignment."""
+"""The tables of docs/results/toys.md that are about alignment and training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import mean
 from typing import Any
 
 from result_blocks import Blocks, percent, said, table
@@ -19,8 +20,16 @@ CASES = {"alignment-pair": "one pair", "alignment-pairs": "twenty pairs"}
 def kept_toy(document: dict[str, Any]) -> dict[str, Any]:
     """The summary, and how pairs moved."""
     made = {name: document[name] for name in ("case", "sweep", "summary") if name in document}
-    motion = document.get("motion")
-    return made | ({} if motion is None else {"motion": {n: motion[n] for n in ("estimates", "claims")}})
+    if document.get("motion") is not None:
+        made["motion"] = {name: document["motion"][name] for name in ("estimates", "claims")}
+    if document.get("sweep") == "interference":
+        made["variants"] = [
+            {name: one[name] for name in ("interference", "theorem", "pairs")} for one in document["variants"]
+        ]
+    if "checkpoints" in document:
+        made["heads"] = document["heads"]
+        made["first"], made["last"] = (document["checkpoints"][place] for place in (0, -1))
+    return made
 
 
 def alignment(data: dict[str, Any]) -> Sequence[str]:
@@ -119,4 +128,64 @@ def shares(data: dict[str, Any]) -> Sequence[str]:
     return table(["mean (95 % over seeds)", *CASES.values()], rows)
 
 
-TOYS: Blocks = {"alignment": alignment, "motion": motion, "shares": shares}
+def theorem(data: dict[str, Any]) -> Sequence[str]:
+    """How far features are from singular vectors as their covariance leaves isotropy."""
+    variants = data["sweep-interference"]["variants"]
+    rows = []
+    for value in sorted({one["interference"] for one in variants}):
+        group = [one for one in variants if one["interference"] == value]
+        trained = min(min(p["cos_query"], p["cos_key"]) for one in group for p in one["pairs"])
+        rows.append(
+            [
+                f"{value:g}",
+                f"{mean(one['theorem']['condition'] for one in group):.2f}",
+                f"{min(one['theorem']['least_cosine'] for one in group):.3f}",
+                f"{min(one['theorem']['cosine'] for one in group):.4f}",
+                f"{trained:.4f}",
+            ]
+        )
+    titles = [
+        "interference",
+        "condition number of Σ",
+        "bound on the cosine",
+        "cosine of w and Σ⁻¹w, smallest",
+    ]
+    return table([*titles, "feature and singular vector of the trained head, smallest"], rows)
+
+
+SPARSE = {
+    "sparsity": "sparsity of relative attention by channel (lower is sparser)",
+    "isotropic": "isotropic Gaussian streams through the same weights",
+    "matched": "Gaussian queries and keys of the head's own covariance",
+    "unattended": "unattended keys of the same queries",
+    "shuffled": "queries with keys of other sentences",
+    "turned": "directions turned on each side, singular values kept",
+    "rotated": "after rotating the channels (the published control)",
+}
+
+
+def training(data: dict[str, Any]) -> Sequence[str]:
+    """A language model before and after training, beside its nulls."""
+    found = data["training"]
+    ends = [[found[end]["heads"][head] for head in found["heads"]] for end in ("first", "last")]
+    rows = [
+        [title, *(f"{mean(one[name] for one in end):.3f}" for end in ends)] for name, title in SPARSE.items()
+    ]
+    claimed = [found["summary"][f"supported_{end}"] * len(found["heads"]) for end in ("first", "last")]
+    rows.append(
+        ["heads that are sparser than by every null", *(f"{n:.0f} of {len(found['heads'])}" for n in claimed)]
+    )
+    needed = [found["summary"][f"channels_needed_{end}"] for end in ("first", "last")]
+    rows.append(["channels needed for 90 % of relative attention (of 32)", *(f"{n:.1f}" for n in needed)])
+    return table(
+        [f"mean over the {len(found['heads'])} heads that attend to the answer", "untrained", "trained"], rows
+    )
+
+
+TOYS: Blocks = {
+    "alignment": alignment,
+    "motion": motion,
+    "shares": shares,
+    "theorem": theorem,
+    "training": training,
+}
