@@ -26,6 +26,12 @@ INTRODUCTION = """\
 of the models that fit on a laptop. A run at the **small size** (`--quick`) shows each command at work on few prompts:
 a "no" there may be want of prompts, and a "yes" may not last. The other pages of these results have the larger runs.
 
+Larger runs have turned some of these verdicts over, on the default model and in the toys. At the talk's own size
+[singular vectors move first](toys.md#who-moves-first) and each alignment is a drop of the loss,
+[behaviour changes while the stream barely does](ioi-circuit.md#over-four-tasks) in all four tasks, and there
+[are circuit families](ioi-families.md); that [attention is sparse at the end of training](toys.md) because of features
+does not hold. The paper's larger runs are [filter](filter.md) and [binding](binding.md).
+
 *Holds here?* is **yes** or **no** by the rule that the run's report states with each claim: a test against a null where
 the study has one, else a plain threshold. *Shown* is what a work shows without claiming anything that could fail, and
 what no null has been measured for.
