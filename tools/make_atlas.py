@@ -17,9 +17,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from result_blocks import BLOCK
+
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "atlas.md"
 DATA = PAGE.parent / "data" / "atlas.json"
-BLOCK = re.compile(r"(<!-- block: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 ROLES = ("previous token", "duplicate token", "induction", "self")
 
 

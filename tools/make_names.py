@@ -18,9 +18,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from result_blocks import BLOCK
+
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "names.md"
 DATA = PAGE.parent / "data" / "names.json"
-BLOCK = re.compile(r"(<!-- block: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def kept(run: Path) -> dict[str, Any]:
