@@ -31,12 +31,12 @@ OWN = (
     ("explain (a task)", "explain --task {folder}/answers-16.jsonl", 16),
     ("circuits", "circuits {folder}/answers-32.jsonl --out {out} --workers 1", 32),
     ("sparsity", "sparsity {folder}/answers-16.jsonl --workers 1", 16),
-    ("intervene --task", "intervene --task {folder}/answers-16.jsonl --prompts 8", 8),
+    ("intervene (a task)", "intervene --task {folder}/answers-16.jsonl --prompts 8", 8),
     ("head", "head L1H1 --corpus {folder}/texts.jsonl --workers 1", 120),
     ("name", "name L1H1 --corpus {folder}/texts.jsonl --texts 128", 128),
     ("name (all heads)", "name all --corpus {folder}/texts.jsonl --texts 128", 128),
 )
-CANNOT = ("circuits", "sparsity", "intervene --task", "head")
+CANNOT = ("circuits", "sparsity", "intervene (a task)", "head")
 """What a random model cannot be asked: it knows no answers, and its heads look at nothing much."""
 DEFAULT = (
     ("heads TASK", "heads binding --prompts 32", 32),
@@ -44,7 +44,7 @@ DEFAULT = (
     ("explain (a task)", "explain --task ioi --prompts 8", 8),
     ("circuits", "circuits ioi --prompts 16 --out {out} --workers 1", 16),
     ("sparsity", "sparsity ioi --prompts 8 --workers 1", 8),
-    ("intervene --task", "intervene --task ioi --prompts 4", 4),
+    ("intervene (a task)", "intervene --task ioi --prompts 4", 4),
     ("head", "head L12H3 --texts 32 --workers 1", 32),
     ("name", "name L12H3 --texts 64 --corpus wikipedia-excerpt", 64),
 )

@@ -175,7 +175,7 @@ def test_other_methods_are_not_done(app: Served, method: str, path: str) -> None
 def test_a_route_has_one_method(app: Served, method: str, path: str) -> None:
     got = app.ask(method, path, body={} if method == "POST" else None)
     assert got.status == 405
-    assert set(got.data) == {"error", "hint", "where"}
+    assert set(got.data) == {"error", "hint", "where", "choices"}
 
 
 WRONG_BODIES: list[tuple[bytes, int]] = [
@@ -245,7 +245,7 @@ def test_a_request_that_reads_has_no_body(app: Served, path: str) -> None:
 def test_there_is_nothing_else(app: Served, path: str) -> None:
     got = app.ask("GET", path)
     assert got.status == 404
-    assert set(got.data) == {"error", "hint", "where"}
+    assert set(got.data) == {"error", "hint", "where", "choices"}
 
 
 def test_two_hosts_or_none_are_refused(app: Served) -> None:
@@ -329,4 +329,5 @@ def test_errors_are_json(app: Served) -> None:
         "error": "the prompt is empty: give the text the model is to read",
         "hint": None,
         "where": "prompt",
+        "choices": [],
     }

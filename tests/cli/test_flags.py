@@ -16,7 +16,9 @@ LIBRARY = Path(headwise.__file__).parent
 COMMANDS = {
     LIBRARY / "model" / "loading" / "fetch.py",  # speaks to pip, not to people
     LIBRARY / "app" / "studies.py",  # starts commands of this very program
-    *(LIBRARY / "research" / f"{name}.py" for name in ("studies", "presets", "reproduce")),  # so do these
+    *(
+        LIBRARY / "research" / f"{name}.py" for name in ("studies", "presets", "reproduce", "cost")
+    ),  # so do these, or read them
 }
 
 

@@ -175,7 +175,7 @@ def test_a_study_is_planned_at_its_own_size() -> None:
 def test_names_and_reproductions_are_planned(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--model", str(DATA), "--json", "-q"]) == 0
     planned = [one["command"] for one in json.loads(capsys.readouterr().out)["commands"]]
-    assert {"name", "name (all heads)", "intervene --task"} <= set(planned)
+    assert {"name", "name (all heads)", "intervene (a task)"} <= set(planned)
     assert planned[-4:] == [
         "reproduce paper",
         "reproduce paper --quick",

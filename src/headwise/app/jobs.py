@@ -14,7 +14,7 @@ from typing import Any
 from headwise.app import wire
 from headwise.app.events import Events
 from headwise.app.lane import Lane, Turn
-from headwise.app.results import KEPT, ExplanationMade, Results
+from headwise.app.results import KEPT, ExplanationMade, KeptResults
 from headwise.errors import HeadwiseError, WrongField
 from headwise.model.forward import Stopped
 from headwise.strings import printable, shortened
@@ -23,7 +23,7 @@ Tell = Callable[[str, dict[str, Any]], None]
 
 
 @dataclass(eq=False)
-class Job:
+class ExplainJob:
     """One explanation that was asked for."""
 
     asked: wire.CellRequest
@@ -55,9 +55,9 @@ class Job:
 class Jobs:
     """All explanations that are under way, and those that nobody has heard the end of."""
 
-    def __init__(self, lane: Lane, events: Events, results: Results) -> None:
+    def __init__(self, lane: Lane, events: Events, results: KeptResults) -> None:
         self.lane, self.events, self.results = lane, events, results
-        self._jobs: list[Job] = []
+        self._jobs: list[ExplainJob] = []
         self._offered: list[tuple[str, bool]] = []
         self._lock = threading.RLock()
         events.watch(self._opened, self._closed)
@@ -76,7 +76,7 @@ class Jobs:
             found = next((one for one in self._jobs if self._is_left(one) and one.asks(asked)), None)
             if found is not None:
                 return self._join(found, asked)
-            job = Job(asked, text, [(asked.tab, asked.job)], self.events.listening(asked.tab))
+            job = ExplainJob(asked, text, [(asked.tab, asked.job)], self.events.listening(asked.tab))
             self._jobs.append(job)
 
             def tell(step: str, part: dict[str, Any]) -> None:
@@ -125,13 +125,13 @@ class Jobs:
                 self.lane.cancel(job.turn)
             return True
 
-    def _named(self, name: str) -> Job | None:
+    def _named(self, name: str) -> ExplainJob | None:
         return next((one for one in self._jobs if any(name == known for _, known in one.hearers)), None)
 
-    def _is_left(self, job: Job) -> bool:
+    def _is_left(self, job: ExplainJob) -> bool:
         return job.heard and not any(self.events.listening(tab) for tab, _ in job.hearers)
 
-    def _join(self, job: Job, asked: wire.CellRequest) -> wire.Begun:
+    def _join(self, job: ExplainJob, asked: wire.CellRequest) -> wire.Begun:
         """One more tab hears a job, from its first part on."""
         job.hearers.append((asked.tab, asked.job))
         for part in job.parts:
@@ -147,7 +147,7 @@ class Jobs:
         self._say()
         return wire.Begun(job=asked.job, ahead=ahead)
 
-    def _end(self, job: Job, made: ExplanationMade | None, trouble: BaseException | None) -> None:
+    def _end(self, job: ExplainJob, made: ExplanationMade | None, trouble: BaseException | None) -> None:
         with self._lock:
             if made is None:
                 self._drop(job)
@@ -162,13 +162,13 @@ class Jobs:
                     self._drop(old)
             self._say()
 
-    def _hand(self, job: Job, made: ExplanationMade, *hearers: tuple[str, str]) -> None:
+    def _hand(self, job: ExplainJob, made: ExplanationMade, *hearers: tuple[str, str]) -> None:
         document = made.why.to_json()
         for tab, name in hearers:
             self.results.keep(name, made)
             self.events.tell(tab, "done", {"job": name, "document": document})
 
-    def _drop(self, job: Job) -> None:
+    def _drop(self, job: ExplainJob) -> None:
         if job in self._jobs:
             self._jobs.remove(job)
         self._say()

@@ -60,7 +60,7 @@ class CircuitMade:
         }
 
 
-class Results:
+class KeptResults:
     """The last results, by the names of their jobs."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
 from headwise.app.memory import ROOM, KeptPrompt, Memory, said_of_memory
 from headwise.app.models import ModelChoices
 from headwise.app.patterns import Glance, glance
-from headwise.app.results import CircuitMade, ExplanationMade, Gone, Results
+from headwise.app.results import CircuitMade, ExplanationMade, Gone, KeptResults
 from headwise.app.runs import Run
 from headwise.app.seen import app_state, heads_seen
 from headwise.app.shelf import Shelf, refused_by
@@ -64,7 +64,7 @@ class Session:
         self.models = ModelChoices(model.name, source) if models is None else models
         self._longest = 0
         self.lane = Lane(lambda error: said_of_memory(error, self._longest))
-        self.memory, self.events, self.results = Memory(room), Events(), Results()
+        self.memory, self.events, self.results = Memory(room), Events(), KeptResults()
         self.jobs = Jobs(self.lane, self.events, self.results)
         self._jobs: dict[str, Turn] = {}
         self._use(model, model.name, source)

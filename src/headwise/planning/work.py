@@ -86,7 +86,7 @@ WORK: tuple[CommandWork, ...] = (
     # Five edges one by one and together, each beside 20 draws of unused channels.
     CommandWork("intervene FILE", 1, passes=132.0, calls=2000, calls_per_layer=60, together=21),
     # A circuit, and its five heaviest edges taken away beside 20 draws, in one packed pass.
-    CommandWork("intervene --task", 40, passes=4.0, calls=21_000, calls_per_layer=1300, asked=True),
+    CommandWork("intervene (a task)", 40, passes=4.0, calls=21_000, calls_per_layer=1300, asked=True),
     # One capture per prompt, whose attention is compared.
     CommandWork(
         "heads TASK",

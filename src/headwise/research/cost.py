@@ -111,7 +111,7 @@ def study_work(study: ResearchStudy, quick: bool) -> tuple[CommandWork, int, int
     return row, given.get("--prompts", row.prompts), length
 
 
-_ROW = {"features": "features TASK", "intervene": "intervene --task"}
+_ROW = {"features": "features TASK", "intervene": "intervene (a task)"}
 """The row of a plan that a study's verb is, where that is not the verb."""
 ROWS: Mapping[str, CommandWork] = {one.command: one for one in WORK}
 

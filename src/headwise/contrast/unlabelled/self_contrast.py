@@ -46,7 +46,7 @@ class SelfContrast(BaseEstimator):
 
     >>> g = torch.Generator().manual_seed(0)
     >>> keys = torch.randn(300, 9, 6, generator=g) * torch.tensor([3.0, 3.0, 0.1, 0.1, 0.1, 0.1])
-    >>> q = keys[:, 4]                                              # every query asks for its fifth key
+    >>> q = keys[:, 4] * torch.tensor([1.0, 1, 0, 0, 0, 0])        # asks for its fifth key, by two of six dimensions
     >>> attention = torch.softmax((keys @ q[..., None])[..., 0], 1)
     >>> rows = AttentionRows(q, keys, attention, torch.ones(300, 9, dtype=torch.bool), torch.arange(300))
     >>> SelfContrast().fit(rows).rank_
