@@ -18,6 +18,7 @@ from typing import Any
 
 from result_blocks import DATA, PAGES, Blocks, filled
 from result_circuits import CIRCUITS, kept_task
+from result_contrasts import BINDING, FILTER, kept_contrast
 from result_families import FAMILIES, kept_families
 from result_sinks import SINKS, kept_sinks
 from result_sparsity import SPARSITY, kept_sparsity
@@ -30,8 +31,8 @@ class ResultPage:
 
     studies: tuple[str, ...]
     """Names of studies in the folder of a work; one that ends in a hyphen is the beginning of several names."""
-    kept: Callable[[dict[str, Any]], dict[str, Any]]
-    """What is kept of what such a study printed."""
+    kept: Callable[[dict[str, Any], Path], dict[str, Any]]
+    """What is kept of what such a study printed, and of its folder."""
     blocks: Blocks
     """How its tables are made from what was kept."""
     whole: bool = True
@@ -46,7 +47,9 @@ RESULTS = {
     "sparsity": ResultPage(("sparsity",), kept_sparsity, SPARSITY),
     "ioi-families": ResultPage(("circuits", "families", "orders"), kept_families, FAMILIES),
     "ioi-circuit": ResultPage(("circuits", "circuits-", "effects-"), kept_task, CIRCUITS, whole=False),
-    "toys": ResultPage(("alignment-", "sweep-interference", "training"), kept_toy, TOYS, whole=False),
+    "binding": ResultPage(("binding", "jitter"), kept_contrast, BINDING, whole=False),
+    "filter": ResultPage(("filter", "filter-13"), kept_contrast, FILTER, whole=False),
+    "toys": ResultPage(("alignment-", "sweep-", "training", "payload-"), kept_toy, TOYS, whole=False),
 }
 
 
@@ -55,7 +58,7 @@ def keep(run: Path) -> None:
     printed = {file.stem: json.loads(file.read_text("utf-8")) for file in sorted(run.glob("*.json"))}
     for name, page in RESULTS.items():
         found = {
-            study: page.kept(one["document"])
+            study: page.kept(one["document"], run / study)
             for study, one in printed.items()
             if page.stands_on(study) and "document" in one
         }

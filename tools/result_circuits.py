@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from result_blocks import Blocks, said, table
@@ -11,7 +12,7 @@ TASKS = ("ioi", "greater-than", "pronouns", "facts")
 DROPPED = ("prompts", "seconds", "out", "bytes", "prompts_per_second")
 
 
-def kept_task(document: dict[str, Any]) -> dict[str, Any]:
+def kept_task(document: dict[str, Any], _: Path) -> dict[str, Any]:
     """What the study printed, less its single prompts."""
     return {name: value for name, value in document.items() if name not in DROPPED}
 

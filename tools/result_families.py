@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from result_blocks import Blocks, between, table
@@ -36,7 +37,7 @@ HEAD = ("head", "side", "families", "cosine", "ci", "verdict", "within", "prompt
 LABELS = {"order": "order (ABBA / BABA)"}
 
 
-def kept_families(document: dict[str, Any]) -> dict[str, Any]:
+def kept_families(document: dict[str, Any], _: Path) -> dict[str, Any]:
     """What the study printed, less what belongs to single words of the prompts."""
     made = {name: value for name, value in document.items() if name not in DROPPED}
     if "cuts" in made:

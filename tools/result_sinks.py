@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -12,7 +13,7 @@ DROPPED = ("seconds", "clusters", "weight_hash")
 SIDES = {"key": "key (source)", "query": "query (destination)"}
 
 
-def kept_sinks(document: dict[str, Any]) -> dict[str, Any]:
+def kept_sinks(document: dict[str, Any], _: Path) -> dict[str, Any]:
     """What the study printed, less its single clusters and positions."""
     return {name: value for name, value in document.items() if name not in DROPPED} | {
         "positions": document["positions"][:4],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from result_blocks import Blocks, said, table
@@ -12,7 +13,7 @@ LEVEL = 0.05
 CURVE = 16
 
 
-def kept_sparsity(document: dict[str, Any]) -> dict[str, Any]:
+def kept_sparsity(document: dict[str, Any], _: Path) -> dict[str, Any]:
     """What the study printed, less the long ends of its curves."""
     short = {name: document[name][:CURVE] for name in ("curve", "control_curve") if name in document}
     return {name: value for name, value in document.items() if name != "seconds"} | short

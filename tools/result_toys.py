@@ -1,12 +1,14 @@
-"""The tables of docs/results/toys.md that are about alignment and training."""
+"""The tables of docs/results/toys.md: alignment and training, and those of ``result_payload``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from result_blocks import Blocks, percent, said, table
+from result_payload import PAYLOAD, kept_grid
 
 CLAIMS = {
     "singular_first": "singular vectors turn first",
@@ -17,8 +19,10 @@ CLAIMS = {
 CASES = {"alignment-pair": "one pair", "alignment-pairs": "twenty pairs"}
 
 
-def kept_toy(document: dict[str, Any]) -> dict[str, Any]:
+def kept_toy(document: dict[str, Any], _: Path) -> dict[str, Any]:
     """The summary, and how pairs moved."""
+    if "cells" in document:
+        return kept_grid(document)
     made = {name: document[name] for name in ("case", "sweep", "summary") if name in document}
     if document.get("motion") is not None:
         made["motion"] = {name: document["motion"][name] for name in ("estimates", "claims")}
@@ -26,6 +30,8 @@ def kept_toy(document: dict[str, Any]) -> dict[str, Any]:
         made["variants"] = [
             {name: one[name] for name in ("interference", "theorem", "pairs")} for one in document["variants"]
         ]
+    elif document.get("sweep") is not None:
+        made["values"] = document["values"]
     if "checkpoints" in document:
         made["heads"] = document["heads"]
         made["first"], made["last"] = (document["checkpoints"][place] for place in (0, -1))
@@ -183,6 +189,7 @@ def training(data: dict[str, Any]) -> Sequence[str]:
 
 
 TOYS: Blocks = {
+    **PAYLOAD,
     "alignment": alignment,
     "motion": motion,
     "shares": shares,
