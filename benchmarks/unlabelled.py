@@ -1,7 +1,7 @@
 """Features without labels against what is known: toys with latents. Language models: ``unlabelled_model.py``.
 
-    python benchmarks/unlabelled.py toys GRID --train FOLDER --out FILE [--fresh]  # 8, 16, gaussian, three, pairs
-    python benchmarks/unlabelled.py draw --toys FILE --out FILE.svg            # a grid of two latents
+    python benchmarks/unlabelled.py [toys GRID] [--train FOLDER] [--out FILE] [--fresh]  # 8, 16, gaussian, three, pairs
+    python benchmarks/unlabelled.py draw [GRID] [--toys FILE] [--out FILE.svg]           # a grid of two latents
 
 The first writes one JSON file; ``docs/results/features.md`` has their numbers.
 """
@@ -140,21 +140,26 @@ def drawn(records: Sequence[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("toys", "draw"))
-    parser.add_argument("grid", nargs="?", choices=(*GRIDS, "pairs"))
-    parser.add_argument("--train", type=Path)
+    parser.add_argument("part", nargs="?", default="toys", choices=("toys", "draw"))
+    parser.add_argument("grid", nargs="?", default="8", choices=(*GRIDS, "pairs"))
+    parser.add_argument("--train", type=Path, help="where the training is kept (runs/unlabelled-GRID)")
     parser.add_argument("--toys", type=Path, help="what toys wrote")
     parser.add_argument("--cells", type=int, help="so many cells, the least crowded first")
     parser.add_argument("--fresh", action="store_true", help="the heads as they were before training")
     parser.add_argument("--steps", type=int, help="stop a training here")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, help="the file to write (runs/unlabelled-GRID.json)")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    folder = options.train or Path("runs") / f"unlabelled-{options.grid}"
     if options.part == "draw":
-        write_text(options.out, drawn(parse(options.toys.read_text())["records"]) + "\n")
+        toys_file = options.toys or folder.with_suffix(".json")
+        write_text(
+            options.out or toys_file.with_suffix(".svg"),
+            drawn(parse(toys_file.read_text())["records"]) + "\n",
+        )
         return
-    found = toys(options.grid, options.train, options.steps, options.cells, options.fresh)
-    write_text(options.out, dumps(found) + "\n")
+    found = toys(options.grid, folder, options.steps, options.cells, options.fresh)
+    write_text(options.out or folder.with_suffix(".json"), dumps(found) + "\n")
 
 
 if __name__ == "__main__":

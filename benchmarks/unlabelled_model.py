@@ -1,6 +1,6 @@
 """How much of labelled features does a head's own attention show? Heads of the default model, in the query's frame.
 
-    python benchmarks/unlabelled_model.py --out FILE [--texts 240] [--prompts 360] [--scan 120] [--tests 240]
+    python benchmarks/unlabelled_model.py [--out FILE] [--texts 240] [--prompts 360] [--scan 120] [--tests 240]
 
 Spans without labels come from documentation (*prose*) and from prompts of the task whose labels are not looked at
 (*prompts*); the labelled subspaces from other prompts, and swaps are on others again. The table
@@ -253,7 +253,7 @@ def judged(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("runs/unlabelled-model.json"))
     parser.add_argument("--texts", type=int, default=240)
     parser.add_argument("--prompts", type=int, default=360)
     parser.add_argument("--scan", type=int, default=120)
