@@ -1,5 +1,5 @@
 // Builds src/headwise/show/assets/headwise.js and headwise.css, the one bundle that every page of headwise is made of,
-// app.js, through which the app's page asks its server, and screens.js, the app's screens that are opened seldom.
+// app.js, through which the app's page asks its server, and screens.js, what of the app is wanted seldom, or last.
 //
 //     make web            or, where Node is at hand:  cd web && npm ci --ignore-scripts && npm run build
 //     npm run build DIR   the same into another folder
@@ -53,8 +53,8 @@ const common = {
   logLevel: 'warning',
 };
 
-// Three scripts, one after the other: the bundle, which every page has; the app's, which no saved page carries; and that
-// of the screens which are opened seldom, loaded when one of them is. What a script uses of an earlier one it takes from
+// Three scripts, one after the other: the bundle, which every page has; the app's, which no saved page carries; and what
+// is wanted seldom or last, loaded when the first of it is. What a script uses of an earlier one it takes from
 // there: headwise.inside has exactly what later sources import, by number.
 const src = path.join(here, 'src');
 const SCRIPTS = [

@@ -29,7 +29,7 @@ export interface Host {
   };
 }
 
-/** The screens whose script is loaded when the first of them is wanted. */
+/** What of the app has a script of its own, loaded when the first of it is wanted. */
 export type Later = typeof screens;
 
 export interface Told {

@@ -9,10 +9,10 @@ import { ANSWER, Answers } from './answers';
 import { Alert } from './alert';
 import type { Shared, Trouble } from './app';
 import { Asked, CELL } from './asked';
-import { Bench } from './bench';
 import { edit, format, nameOf, parse } from './edits';
 import { useExplained } from './explaining';
 import { up } from './keys';
+import { useLater } from './later';
 import { DRAWS, NOWHERE, placeOf, urlOf } from './place';
 import { fitting, namesIn } from './named-runs';
 import { Takeaway } from './takeaway';
@@ -35,6 +35,7 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
   }, [explain, go, place.edits]);
   const pattern = usePattern(server, id, shown?.known.head ?? null);
   const data = useMemo(() => (shown && pattern && pattern.head === shown.known.head ? { ...shown.known, pattern: pattern.cells } : (shown?.known ?? null)), [shown, pattern]);
+  const { parts, trouble: missing } = useLater(server);
   if (!place.text.trim()) return <p>Type a prompt first.</p>;
   return (
     <section class="cell-screen" aria-busy={stage !== null}>
@@ -63,10 +64,11 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
       <Alert trouble={shown?.known.refused ?? null} onChoose={(choice) => go({ head: choice, query: null, key: null, edits: '' })} />
       <Alert trouble={trouble} but={AT_FIELDS} />
       {data ? null : <h1>{place.head ?? 'One cell'}</h1>}
-      {data?.head !== undefined && shown ? <ExplanationView key={`${data.head} ${data.query} ${data.key}`} data={data as GrowingDocument} host={host} /> : null}
-      {data?.head !== undefined && shown && prompt && data.cause ? (
+      {data?.head !== undefined && shown ? <ExplanationView key={`${data.head} ${data.query} ${data.key}`} data={data as GrowingDocument} host={host} beside /> : null}
+      <Alert trouble={missing} />
+      {data?.head !== undefined && shown && prompt && data.cause && parts ? (
         <Tokens.Provider value={prompt.tokens}>
-          <Bench server={server} place={place} go={go} prompt={prompt} cell={{ head: data.head, query: data.query ?? 0, key: data.key ?? 0 }} known={data.features?.parts.map((one) => one.name) ?? []} />
+          <parts.bench server={server} place={place} go={go} prompt={prompt} cell={{ head: data.head, query: data.query ?? 0, key: data.key ?? 0 }} known={data.features?.parts.map((one) => one.name) ?? []} />
         </Tokens.Provider>
       ) : null}
     </section>
@@ -104,29 +106,39 @@ const Settings = ({ place, go, trouble, none }: Pick<Shared, 'place' | 'go'> & {
     <summary>settings</summary>
     {none ? <p class="note">No cause of allowed size: nothing takes this attention below the bound. With a higher bound there may be one.</p> : null}
     <div class="row-of-controls">
-      {SETTINGS.map(([name, says, usual, step]) => (
-        <label>
-          {says}{' '}
-          <input
-            type="number"
-            class="number"
-            min={name === 'seed' ? 0 : step}
-            max={name === 'tau' ? 1 : name === 'draws' ? 9999 : undefined}
-            step={name === 'tau' ? 'any' : 1}
-            placeholder={usual}
-            value={place[name] === NOWHERE[name] ? '' : (place[name] ?? '')}
-            onChange={(event) => {
-              const { value, validity } = event.currentTarget;
-              if (validity.valid) go({ [name]: value === '' ? NOWHERE[name] : Number(value) });
-              else event.currentTarget.reportValidity();
-            }}
-          />
-        </label>
+      {SETTINGS.map((one) => (
+        <Setting of={one} place={place} go={go} />
       ))}
     </div>
     <Alert trouble={trouble} of={SETTINGS.map(([name]) => name)} />
   </details>
 );
+
+/** What is typed stays until it is taken, whatever is drawn meanwhile. */
+const Setting = ({ of: [name, says, usual, step], place, go }: Pick<Shared, 'place' | 'go'> & { of: (typeof SETTINGS)[number] }) => {
+  const [typed, setTyped] = useState<string | null>(null);
+  return (
+    <label>
+      {says}{' '}
+      <input
+        type="number"
+        class="number"
+        min={name === 'seed' ? 0 : step}
+        max={name === 'tau' ? 1 : name === 'draws' ? 9999 : undefined}
+        step={name === 'tau' ? 'any' : 1}
+        placeholder={usual}
+        value={typed ?? (place[name] === NOWHERE[name] ? '' : (place[name] ?? ''))}
+        onInput={(event) => setTyped(event.currentTarget.value)}
+        onChange={(event) => {
+          const { value, validity } = event.currentTarget;
+          if (!validity.valid) return void event.currentTarget.reportValidity();
+          setTyped(null);
+          go({ [name]: value === '' ? NOWHERE[name] : Number(value) });
+        }}
+      />
+    </label>
+  );
+};
 
 /** Run folders whose features and names an explanation uses, where there are some. */
 const Beside = ({ state, place, go }: Pick<Shared, 'state' | 'place' | 'go'>) => {

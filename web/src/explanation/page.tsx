@@ -33,19 +33,26 @@ export const ExplanationPage = ({ data, host }: { data: ExplanationDocument; hos
   </Page>
 );
 
-/** All parts of an explanation that are known: also for an app, which has its own frame and learns one after another. */
-export const ExplanationView = ({ data, host }: { data: GrowingDocument; host: Host }) => {
+/** All parts of an explanation that are known: also for an app, which has its own frame, learns one after another, and
+ * has the pattern beside the account where there is room. */
+export const ExplanationView = ({ data, host, beside = false }: { data: GrowingDocument; host: Host; beside?: boolean }) => {
   const attention = useMemo(() => attentionOf(data), [data]);
   const [row, setRow] = useState(data.query);
   // What does not depend on the row shown is not drawn again with it.
   const [head, account] = useMemo(() => [<Head data={data} host={host} />, <Account data={data} host={host} />], [data, host]);
+  const picture = attention ? <Pattern data={data} attention={attention} row={row} onRow={setRow} host={host} /> : null;
   return (
     <Tokens.Provider value={data.tokens}>
-      {head}
-      <Prompt data={data} attention={attention} row={row} onRow={setRow} host={host} />
-      {account}
-      {attention ? <Pattern data={data} attention={attention} row={row} onRow={setRow} host={host} /> : null}
-      {isWhole(data) ? <HowTo /> : null}
+      <div class={beside ? 'side-by-side' : undefined}>
+        {head}
+        {beside ? <div class="at-left">{picture ?? <Pending title="The whole head" />}</div> : null}
+        <div class="at-right">
+          <Prompt data={data} attention={attention} row={row} onRow={setRow} host={host} />
+          {account}
+          {beside ? null : picture}
+          {isWhole(data) ? <HowTo /> : null}
+        </div>
+      </div>
     </Tokens.Provider>
   );
 };

@@ -131,7 +131,7 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
     <section class="pattern">
       <h2>The whole head</h2>
       <p class="soft">
-        Every row of {data.head} in this prompt. Point at a cell, or use the arrow keys, with Shift to the strongest cell that way; click, or press Enter, to {host.explain ? 'ask why it is there' : 'show its row above'}.
+        Every row of {data.head} in this prompt. Point at a cell, or use the arrow keys, with Shift to the strongest cell that way; click, or press Enter, to {host.explain ? 'ask why it is there' : 'show its row in the prompt'}.
       </p>
       {attention.picture ? (
         <p class="note long">
@@ -178,7 +178,7 @@ export const Pattern = ({ data, attention, row, onRow, host }: PatternProps) => 
             <span>
               <span class="key">▢</span> explained cell
             </span>
-            <span>═ row shown above</span>
+            <span>═ row shown in the prompt</span>
           </div>
         </div>
         {listed}

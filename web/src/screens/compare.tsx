@@ -5,8 +5,8 @@ import { isolated, readable } from '../text';
 import { Alert } from '../app/alert';
 import type { Shared, Trouble } from '../app/app';
 import { troubleOf } from '../app/app';
-import { useEffectOf } from '../app/bench';
 import type { HeadsSeen, PromptRead } from '../app/wire';
+import { useEffectOf } from './bench';
 import { Diff } from './diff';
 import { Difference } from './difference';
 

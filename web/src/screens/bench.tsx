@@ -11,12 +11,12 @@ import { Numbers } from '../kit/numbers';
 import { Shown, Tok } from '../kit/tokens';
 import { number, signed } from '../numbers';
 import { isolated, plural, readable, short, visible } from '../text';
-import { Alert } from './alert';
-import type { Shared, Trouble } from './app';
-import { troubleOf } from './app';
-import type { Edit } from './edits';
-import { edit, format, nameOf, parse, planned } from './edits';
-import type { EditSeen, PromptRead } from './wire';
+import { Alert } from '../app/alert';
+import type { Shared, Trouble } from '../app/app';
+import { troubleOf } from '../app/app';
+import type { Edit } from '../app/edits';
+import { edit, format, nameOf, parse, planned } from '../app/edits';
+import type { EditSeen, PromptRead } from '../app/wire';
 
 const PAUSE = 250;
 const KINDS: Record<string, string> = { ...CONTROLS, subspaces: 'random subspaces', heads: 'other heads', edges: 'other channels' };
