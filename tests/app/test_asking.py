@@ -93,6 +93,18 @@ def test_pictures_rows_and_patterns_are_the_models_own(app: Served, prompt: dict
     assert app.ask("GET", f"{path}/pattern/L99H1").status == 422
 
 
+@pytest.mark.parametrize("family", ["llama", "mistral", "gemma2"])
+def test_a_column_is_that_of_the_patterns_whatever_rows_see_and_are_capped_by(family: str) -> None:
+    model = tiny(family)
+    kept = KeptPrompt(PromptReading.of(model, [5 + 3 * n % 50 for n in range(12)]))
+    before = kept.size
+    for key in (0, 3, 11):
+        wanted = torch.stack([kept.read.up.stream.whole_pattern(head)[:, key] for head in model.heads])
+        found = torch.frombuffer(bytearray(kept.column(key)), dtype=torch.uint8).view(wanted.shape)
+        assert torch.allclose(found.double(), wanted.double().sqrt() * 255, atol=0.51, rtol=0)
+    assert kept.size > before  # what columns are made with counts
+
+
 def test_long_prompts_have_small_pictures() -> None:
     from headwise.app.patterns import glance
     from headwise.why.question import ask, find_answer

@@ -132,6 +132,14 @@ def test_every_screen_has_a_command_and_python_that_run(
             assert capsys.readouterr().out.strip()
 
 
+def test_who_reads_a_token_is_taken_along(app: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    got = taken(app, "heads", key=4)
+    said, names = ran(got["python"])
+    assert str(names["seen"].pattern[0, :, :, 4]) in said
+    assert main(shlex.split(got["command"])[1:]) == 0
+    assert "--to 4" in got["command"] and capsys.readouterr().out.strip()
+
+
 def test_a_hostile_prompt_stays_one_word_and_one_string(app: Served) -> None:
     text = '-- it\'s "$HOME" `id`; \\ \n--model x'
     got = taken(app, "cell", text, **CELL)

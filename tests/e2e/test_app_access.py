@@ -22,6 +22,7 @@ SCREENS = {
     "prompt": ("/", {}, ".answer-chip"),
     "heads": ("/heads", {}, ".pictures canvas"),
     "row": ("/heads", {"r": 4, "s": "like:L1H1"}, ".pictures canvas"),
+    "column": ("/heads", {"r": 4, "to": 1}, ".pictures canvas"),
     "cell": ("/cell", {}, ".sentence:not(.soft)"),
     "bench": ("/cell", {"h": "L1H1", "q": 5, "k": 2, "e": "si:L1H1@5;cut"}, ".effect"),
     "circuit": (
@@ -66,6 +67,8 @@ def tab(browser: Any, app: Served, screen: str, theme: str) -> Any:
 @pytest.mark.parametrize("screen", SCREENS)
 def test_axe_finds_nothing(browser: Any, app: Served, screen: str, theme: str) -> None:
     page = tab(browser, app, screen, theme)
+    if screen == "column":
+        page.click("button.what-is")
     if screen == "cell":
         page.click("dl.facts [data-num='attention']")
         page.wait_for_selector(".pins")

@@ -97,7 +97,7 @@ def routes(session: Session) -> list[Route]:
     async def column(request: Request) -> Response:
         kept, at = session.kept(prompt_id(request)), request.path_params["at"]
         in_prompt(at, len(kept.read.tokens))
-        found = await run_in_threadpool(patterns.columns_of, kept.read, at)
+        found = await run_in_threadpool(kept.column, at)
         return in_bytes(found, len(session.model.heads), len(kept.read.tokens))
 
     async def explain(request: Request) -> Response:

@@ -79,7 +79,8 @@ class Takeaway:
         )
 
     def _attention(self) -> str:
-        return self._command("attention", self.asked.text, query=self.asked.query, chat=self.asked.chat)
+        asked = self.asked
+        return self._command("attention", asked.text, to=asked.key, query=asked.query, chat=asked.chat)
 
     def _trace(self) -> str:
         asked = self.asked
@@ -166,10 +167,13 @@ class Takeaway:
         return ["from headwise.app.walks import walk_circuit", "", f"circuit = {call}", "print(circuit)"]
 
     def _captured(self) -> list[str]:
-        at = -1 if self.asked.query is None else self.asked.query
+        query, key = self.asked.query, self.asked.key
+        at = f"{-1 if query is None else query}])  # what every head reads from there: [heads, tokens]"
+        if key is not None:
+            at = f":, {key}])  # who reads it in every head: [heads, tokens]"
         return [
             "seen = model.capture(prompt, want=('pattern',), logits='last')",
-            f"print(seen.pattern[0, :, {at}])  # what every head reads from there: [heads, tokens]",
+            f"print(seen.pattern[0, :, {at}",
             "print(seen.logits[0, -1].softmax(-1).topk(5))",
         ]
 

@@ -14,6 +14,10 @@ KEYS = (
     ("g", "all heads"),
     ("c", "the cell"),
     ("u", "up: the circuit that feeds the cell"),
+    (
+        "r",
+        "all heads: what a token reads, or who reads it; with the pointer on a token, Shift does so while it is held",
+    ),
     ("arrows", "move in pictures and tables"),
     ("Shift + arrows", "in a pattern: to the strongest cell of the row or column that way"),
     ("Enter", "explain what is marked"),

@@ -46,7 +46,7 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
         <button type="button" class="small walk-up" disabled={place.key === null} onClick={() => up(place, go)}>
           who fed this?
         </button>
-        <button type="button" class="small alike" disabled={place.key === null || !place.head} onClick={() => go({ screen: 'heads', row: place.query, sort: `like:${place.head}`, role: '' })}>
+        <button type="button" class="small alike" disabled={place.key === null || !place.head} onClick={() => go({ screen: 'heads', row: place.query, to: false, sort: `like:${place.head}`, role: '' })}>
           heads with a similar row
         </button>
         <span class="stage" role="status">

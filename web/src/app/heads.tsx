@@ -4,9 +4,9 @@ import { Figure } from '../kit/figure';
 import { Caption } from '../kit/caption';
 import { coloursOf, useRepaint } from '../kit/canvas';
 import { Here } from '../kit/here';
-import { explained } from '../kit/explained';
 import { Numbers } from '../kit/numbers';
 import { useTip } from '../kit/tip';
+import { Shown } from '../kit/tokens';
 import { number, signed } from '../numbers';
 import { pieces, plural, visible } from '../text';
 import { Answers } from './answers';
@@ -81,14 +81,28 @@ export const HeadsScreen = ({ server, place, prompt, go, read }: Shared) => {
 const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'place' | 'go'> & { seen: Seen; prompt: NonNullable<Shared['prompt']> }) => {
   const [pointed, setPointed] = useState<number | null>(null);
   const [rests, setRests] = useState(true);
+  const [turned, setTurned] = useState(false);
+  const [told, setTold] = useState(false);
+  const above = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // Shift turns what the pointer shows around, for as long as it is held.
+    const turn = (event: KeyboardEvent) => event.key === 'Shift' && setTurned(event.type === 'keydown' && above.current?.matches(':hover') === true);
+    addEventListener('keydown', turn);
+    addEventListener('keyup', turn);
+    return () => {
+      removeEventListener('keydown', turn);
+      removeEventListener('keyup', turn);
+    };
+  }, []);
   const shownRow = pointed ?? place.row;
-  const row = useRow(server, prompt.id, shownRow !== null && shownRow < prompt.tokens.length ? shownRow : null);
+  const to = place.to !== turned;
+  const row = useRow(server, prompt.id, shownRow !== null && shownRow < prompt.tokens.length ? shownRow : null, to);
   const roles = seen.statistics.roles;
   const known = useMemo(() => [...new Set((roles ?? []).filter((one): one is string => one !== null))].sort(), [roles]);
   const names = useMemo(() => Array.from({ length: seen.layers * seen.heads }, (_, head) => nameOf(seen, head)), [seen]);
   // Heads whose row is like that of one: only where a row was chosen.
   const like = place.sort.startsWith(LIKE) ? names.indexOf(place.sort.slice(LIKE.length)) : -1;
-  const chosen = useRow(server, prompt.id, like < 0 || place.row === null || place.row >= prompt.tokens.length ? null : place.row);
+  const chosen = useRow(server, prompt.id, like < 0 || place.row === null || place.row >= prompt.tokens.length ? null : place.row, place.to);
   const alike = useMemo(() => (chosen ? overlaps(chosen, prompt.tokens.length, like) : null), [chosen, like]);
   const shown = useMemo(() => {
     const every = Array.from({ length: seen.layers * seen.heads }, (_, head) => head);
@@ -99,7 +113,9 @@ const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'pla
   const resting = seen.statistics.resting.filter((one) => one >= RESTS).length;
   const open = (head: number) => {
     const marked = seen.marked.find((one) => one.head === nameOf(seen, head));
-    go({ screen: 'cell', head: nameOf(seen, head), query: place.row ?? marked?.query ?? null, key: place.row === null ? (marked?.key ?? null) : null, edits: '' });
+    const { row: at } = place;
+    const cell = at === null ? { query: marked?.query ?? null, key: marked?.key ?? null } : place.to ? { query: null, key: at } : { query: at, key: null };
+    go({ screen: 'cell', head: nameOf(seen, head), ...cell, edits: '' });
   };
   return (
     <section class="heads-screen">
@@ -108,7 +124,7 @@ const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'pla
       <p class="soft">
         <Caption of="heads" />
       </p>
-      <div class="tokens heads-tokens" role="group" aria-label="Tokens: point at one to see its row in every head" onPointerLeave={() => setPointed(null)}>
+      <div class="tokens heads-tokens" role="group" ref={above} aria-label="Tokens: point at one to see its row in every head, or its column" onPointerMove={(event) => setTurned(event.shiftKey)} onPointerLeave={() => setPointed(null)}>
         {prompt.tokens.map((token, i) => (
           <button
             type="button"
@@ -128,7 +144,7 @@ const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'pla
         <label>
           ordered by{' '}
           <select value={place.sort} onChange={(event) => go({ sort: event.currentTarget.value }, 'replace')}>
-            {[...ORDERS, ...Object.keys(seen.statistics.habits).map((one): [string, string] => [one, `${one} on random tokens`]), ...(like < 0 ? [] : [[place.sort, `row like that of ${names[like]}`] as [string, string]])].map(([value, says]) => (
+            {[...ORDERS, ...Object.keys(seen.statistics.habits).map((one): [string, string] => [one, `${one} on random tokens`]), ...(like < 0 ? [] : [[place.sort, `${place.to ? 'column' : 'row'} like that of ${names[like]}`] as [string, string]])].map(([value, says]) => (
               <option value={value}>{says}</option>
             ))}
           </select>
@@ -142,9 +158,16 @@ const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'pla
             ))}
           </select>
         </label>
+        <label>
+          a token shows{' '}
+          <select class="way" value={place.to ? 'to' : ''} onChange={(event) => go({ to: event.currentTarget.value === 'to' }, 'replace')}>
+            <option value="">what each head reads from it</option>
+            <option value="to">who reads it in each head</option>
+          </select>
+        </label>
         {place.row === null ? null : (
           <label>
-            rows like that of{' '}
+            {place.to ? 'columns' : 'rows'} like that of{' '}
             <select class="like" value={names[like] ?? ''} onChange={(event) => go({ sort: event.currentTarget.value ? LIKE + event.currentTarget.value : 'layer' }, 'replace')}>
               <option value="">no head</option>
               {names.map((one) => (
@@ -153,16 +176,29 @@ const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'pla
             </select>
           </label>
         )}
-        <label title="Heads that have nothing to do rest on a sink, such as the first token.">
+        <label>
           <input type="checkbox" checked={!rests} onChange={(event) => setRests(!event.currentTarget.checked)} /> hide {plural(resting, 'head')} that rest on sinks
         </label>
-        <span class="soft" {...explained('sink')}>
+        <button type="button" class="small what-is" aria-expanded={told} aria-controls="sinks" onClick={() => setTold(!told)}>
           what is a sink?
-        </span>
+        </button>
+      </div>
+      <div id="sinks" class="note" hidden={!told}>
+        <p>
+          <Caption of="sinks" />
+        </p>
+        <p>
+          {seen.sinks.length ? 'Here: ' : 'Here there is none.'}
+          {seen.sinks.map((i) => (
+            <>
+              <Shown text={prompt.tokens[i] ?? ''} /> <span class="at">{i}</span>{' '}
+            </>
+          ))}
+        </p>
       </div>
       <p class="soft shown-now" role="status">
-        {shown.length} of {seen.layers * seen.heads} heads; {shownRow === null ? 'whole patterns' : `the row of position ${shownRow}: what each head reads there, the root of attention as height`}
-        {alike ? `; first those whose row is most like that of ${names[like]}` : ''}
+        {shown.length} of {seen.layers * seen.heads} heads; {shownRow === null ? 'whole patterns' : to ? `the column of position ${shownRow}: how much each head reads it, from each token, the root of attention as height` : `the row of position ${shownRow}: what each head reads there, the root of attention as height`}
+        {alike ? `; first those whose ${place.to ? 'column' : 'row'} is most like that of ${names[like]}` : ''}
       </p>
       <Pictures seen={seen} shown={shown} row={row} tokens={prompt.tokens.length} alike={alike} byLayer={place.sort === 'layer' && shown.length === seen.layers * seen.heads} onOpen={open} />
       <Numbers
@@ -174,27 +210,28 @@ const Heads = ({ server, seen, place, prompt, go }: Pick<Shared, 'server' | 'pla
   );
 };
 
-/** One row of every head, asked for when it is pointed at. */
-const useRow = (server: Shared['server'], id: string, at: number | null): Uint8Array | null => {
-  const kept = useRef(new Map<number, Uint8Array>());
-  const [got, setGot] = useState<{ at: number; data: Uint8Array } | null>(null);
+/** One row of every head, or one column: asked for when a token is pointed at. */
+const useRow = (server: Shared['server'], id: string, at: number | null, to: boolean): Uint8Array | null => {
+  const kept = useRef(new Map<string, Uint8Array>());
+  const [got, setGot] = useState<Uint8Array | null>(null);
   useEffect(() => {
     if (at === null) return setGot(null);
-    const known = kept.current.get(at);
-    if (known) return setGot({ at, data: known });
+    const path = `/api/prompts/${id}/${to ? 'column' : 'row'}/${at}`;
+    const known = kept.current.get(path);
+    if (known) return setGot(known);
     let wanted = true;
-    server.bytes(`/api/prompts/${id}/row/${at}`).then(
+    server.bytes(path).then(
       ({ data }) => {
-        kept.current.set(at, data);
-        if (wanted) setGot({ at, data });
+        kept.current.set(path, data);
+        if (wanted) setGot(data);
       },
       () => undefined,
     );
     return () => {
       wanted = false;
     };
-  }, [server, id, at]);
-  return at === null ? null : (got?.data ?? null);
+  }, [server, id, at, to]);
+  return at === null ? null : got;
 };
 
 interface PicturesProps {

@@ -40,6 +40,7 @@ export const useKeys = ({ go, place, state, list }: Keyed) => {
         g: () => place.text.trim() && go({ screen: 'heads' }),
         c: () => place.text.trim() && go({ screen: 'cell' }),
         u: () => up(place, go),
+        r: () => place.screen === 'heads' && go({ to: !place.to }, 'replace'),
         '[': () => turn(-1),
         ']': () => turn(1),
         '{': () => turn(-wide),

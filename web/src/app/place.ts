@@ -20,8 +20,9 @@ export interface Place {
   /** How heads are ordered, and which are shown. */
   sort: string;
   role: string;
-  /** The token whose row every head shows. */
+  /** The token whose row every head shows, or who reads it. */
   row: number | null;
+  to: boolean;
   /** What the bench takes away, in words that the address can hold, and how much of it. */
   edits: string;
   dose: number;
@@ -69,7 +70,7 @@ export const unread = (url: string): string[] => {
 
 const PATHS: Record<Screen, string> = { prompt: '/', heads: '/heads', cell: '/cell', circuit: '/circuit', compare: '/compare', runs: '/runs' };
 
-export const NOWHERE: Place = { screen: 'prompt', model: '', weights: '', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, tau: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, edits: '', dose: 1, features: [], named: null, other: '', align: '', root: '', opened: '', node: '', names: '', run: null, page: '', circuit: 0, table: '', words: '', order: '', start: 0 };
+export const NOWHERE: Place = { screen: 'prompt', model: '', weights: '', text: '', chat: false, head: null, query: null, key: null, answer: null, wrong: null, tau: null, draws: DRAWS, seed: 0, sort: 'layer', role: '', row: null, to: false, edits: '', dose: 1, features: [], named: null, other: '', align: '', root: '', opened: '', node: '', names: '', run: null, page: '', circuit: 0, table: '', words: '', order: '', start: 0 };
 
 /** As much of the hash of a model's weights as an address holds. */
 export const weightsIn = (hash: string): string => hash.slice(0, 12);
@@ -99,6 +100,7 @@ export const placeOf = (url: string): Place => {
     sort: given.get('s') ?? 'layer',
     role: given.get('role') ?? '',
     row: whole(given.get('r')),
+    to: given.get('to') === '1',
     edits: given.get('e') ?? '',
     dose: Math.min(1, Math.max(0, Number(given.get('dose') ?? 1) || 0)),
     features: (given.get('f') ?? '').split(',').flatMap((one) => whole(one) ?? []),
@@ -129,7 +131,7 @@ export const listOf = (text: string): string[] => text.split(',').filter(Boolean
 export const placeFrom = (given: Readonly<Record<string, string>>): Partial<Place> => {
   const { text, head, query, key, answer, wrong } = placeOf(`/?${new URLSearchParams(given)}`);
   const prompt = text ? { text, chat: false, answer, wrong } : {};
-  return { screen: head === null ? 'heads' : 'cell', ...prompt, head, query, key, edits: '', row: null, root: '', opened: '', node: '', names: '' };
+  return { screen: head === null ? 'heads' : 'cell', ...prompt, head, query, key, edits: '', row: null, to: false, root: '', opened: '', node: '', names: '' };
 };
 
 export const urlOf = (place: Place): string => {
@@ -151,6 +153,7 @@ export const urlOf = (place: Place): string => {
   put('s', place.sort, 'layer');
   put('role', place.role);
   put('r', place.row);
+  put('to', place.to ? '1' : null);
   put('e', place.edits);
   put('dose', place.dose, 1);
   put('f', place.features.join(','));

@@ -33,7 +33,7 @@ export const Takeaway = ({ server, place, state, made = null, forms = [] }: Take
     try {
       const ids = new Map<string, string>();
       for (const one of edits) if (one.kind === 'pa') ids.set(one.name, (await server.post<PromptRead>('/api/prompts', { tab: server.tab, text: one.name, chat })).id);
-      const got = await server.post<PlaceSaid>('/api/takeaway', { screen, text, chat, head, query: screen === 'heads' ? place.row : query, key, answer, wrong, tau, draws, seed, features, names: namesIn(place, state), edits: planned(edits, ids), dose, other, align: alignPairs(place.align), root: root || null, opened: listOf(opened), run });
+      const got = await server.post<PlaceSaid>('/api/takeaway', { screen, text, chat, head, ...(screen === 'heads' ? { [place.to ? 'key' : 'query']: place.row } : { query, key }), answer, wrong, tau, draws, seed, features, names: namesIn(place, state), edits: planned(edits, ids), dose, other, align: alignPairs(place.align), root: root || null, opened: listOf(opened), run });
       await copy(what === 'python' ? 'Python' : what, got[what]);
     } catch (error) {
       setSaid(troubleOf(error)?.error ?? '');

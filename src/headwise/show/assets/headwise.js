@@ -1,4 +1,4 @@
-/*! headwise, from sources d7111ecdce841d87d5a86cca3519ebee68dc9867de2cba49903697c66d1f50df
+/*! headwise, from sources c4c8bfcda3ee3776abec61cc443d61d56fc5d132bba6fc19af913fe459d29a3f
 
 preact 11.2.0 (MIT)
 
