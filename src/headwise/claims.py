@@ -6,6 +6,7 @@ tests of one run are corrected together (Benjamini–Hochberg), and every claim 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,7 +30,7 @@ def p_value(observed: float, drawn: Tensor | Sequence[float]) -> float:
     values = torch.as_tensor(drawn, dtype=torch.float64)
     if not values.numel():
         raise HeadwiseError("a p-value needs at least one draw of the null")
-    margin = _ROUNDING * max(1.0, abs(observed))
+    margin = _ROUNDING * max(1.0, abs(observed)) if math.isfinite(observed) else 0.0
     return (1 + int((values >= observed - margin).sum())) / (1 + values.numel())
 
 

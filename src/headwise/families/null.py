@@ -32,6 +32,7 @@ import torch
 from scipy import sparse
 from scipy.stats import norm
 
+from headwise.claims import p_value
 from headwise.families.cluster import average_linkage, cuts, separation, silhouettes
 from headwise.families.distance import jaccard
 from headwise.randomness import keyed
@@ -72,16 +73,21 @@ class NullTest:
 
     @cached_property
     def usual(self) -> dict[int, tuple[float, float]]:
-        """Mean and standard deviation of null data for each number of families that enough of them reach."""
+        """Mean and standard deviation for each number of families that enough of the data sets reach.
+
+        The observed one is among them: measured by the others alone, it would lie further out than any of them does by
+        their own measure, and of twenty data sets that are all alike several would each be called the furthest.
+        """
+        every = [*self.null, self.observed]
         found: dict[int, tuple[float, float]] = {}
         for k in sorted({k for one in self.null for k in one}):
-            values = [one[k] for one in self.null if k in one]
-            if len(values) >= ENOUGH * len(self.null):
+            values = [one[k] for one in every if k in one]
+            if len(values) >= ENOUGH * len(every):
                 found[k] = float(np.mean(values)), max(float(np.std(values)), 1e-6)
         return found
 
     def excess(self, separations: Mapping[int, float]) -> dict[int, float]:
-        """Standard deviations above null data; a number that these do not reach is held against the nearest one."""
+        """Standard deviations above the mean; a number that null data do not reach is held against the nearest one."""
         if not self.usual:
             return {k: float("inf") for k in separations}
         result = {}
@@ -103,10 +109,7 @@ class NullTest:
         >>> test.p_values
         {2: 0.25, 3: 1.0}
         """
-        return {
-            k: float((1 + (self.largest >= value).sum()) / (1 + len(self.null)))
-            for k, value in self.excess(self.observed).items()
-        }
+        return {k: p_value(value, self.largest.tolist()) for k, value in self.excess(self.observed).items()}
 
 
 class ShuffledEdges:
@@ -131,19 +134,22 @@ class ShuffledEdges:
         return self
 
     def _exchange(self) -> None:
-        """Pair all entries at random; a pair (r, c), (s, d) becomes (r, d), (s, c) where neither is there yet."""
+        """Pair all entries at random; a pair (r, c), (s, d) becomes (r, d), (s, c) where neither is there yet.
+
+        Every set of circuits has to be as likely as any other, so the way back must be as likely as the way there: a
+        pair stays where it is if one of its four corners belongs to a pair before it, whether or not that one moves.
+        The first pair moves by a coin, or circuits of one feature each would come back every other round.
+        """
         half = len(self.row) // 2
         order = torch.randperm(len(self.row), generator=self.generator).numpy()
         a, b = order[:half], order[half : 2 * half]
         r, c, s, d = self.row[a], self.column[a], self.row[b], self.column[b]
-        free = np.flatnonzero(~self.present[r, d] & ~self.present[s, c])
         width = self.present.shape[1]
-        # Of pairs that would make the same entry, only the first may.
-        made = np.concatenate((r[free] * width + d[free], s[free] * width + c[free]))
-        _, first = np.unique(made, return_index=True)
-        alone = np.zeros(len(made), dtype=bool)
-        alone[first] = True
-        go = free[alone[: len(free)] & alone[len(free) :]]
+        corners = np.stack((r * width + c, s * width + d, r * width + d, s * width + c), 1)
+        _, first, which = np.unique(corners, return_index=True, return_inverse=True)
+        alone = (first[which].reshape(-1, 4) // 4 == np.arange(half)[:, None]).all(1)
+        alone[:1] &= bool(torch.randint(2, (), generator=self.generator))
+        go = np.flatnonzero(alone & ~self.present[r, d] & ~self.present[s, c])
         r, c, s, d = (x[go] for x in (r, c, s, d))
         self.present[r, c] = self.present[s, d] = False
         self.present[r, d] = self.present[s, c] = True
