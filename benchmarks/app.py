@@ -31,7 +31,6 @@ import torch
 
 import headwise
 from headwise.app import patterns, wire
-from headwise.app.memory import Memory
 from headwise.app.session import Session
 from headwise.corpus import read_corpus
 from headwise.show.kit.page import APP, BUNDLE, SCREENS, STYLE, part
@@ -62,7 +61,7 @@ def measure(session: Session, ids: list[int], rounds: int) -> dict[str, float]:
             model.hf(batch, use_cache=False)
 
     async def heads() -> wire.PromptRead:
-        session.memory = Memory()
+        session.memory.clear()
         read = await session.read(wire.PromptRequest(tab=TAB, token_ids=tuple(ids)))
         await session.heads(read.id)
         return read

@@ -12,7 +12,7 @@ from long_prompts import Largest, rows_at_a_time
 from tiny import prompts_of, tiny
 
 import headwise
-from headwise.app.patterns import columns_of, glance, pattern_of, totals_of
+from headwise.app.patterns import columns_of, glance, pattern_of
 from headwise.bases.moments import collect_moments
 from headwise.circuits.faithfulness import faithfulness
 from headwise.model.model import Model
@@ -41,7 +41,7 @@ def _glance(model: Model, ids: list[int]) -> Any:
     read = PromptReading.of(model, ids)
     answer = find_answer(model, read.token_ids, read.logits, None, None)
     made = glance(read, answer, ask(model, read.up, read.tokens, answer, None, None, None), side=10)
-    return [made.thumbs, made.highest, made.entropy, made.resting, columns_of(read, 3, totals_of(read))]
+    return [made.thumbs, made.highest, made.entropy, made.resting, columns_of(read, 3)]
 
 
 def _ablated(model: Model, ids: list[int]) -> Any:

@@ -18,6 +18,7 @@ from toy_answers import answer_lines, small_model
 from headwise import jsons
 from headwise.app.lane import PREFETCH, Lane, Turn
 from headwise.app.memory import KeptPrompt, Memory
+from headwise.app.patterns import columns_of
 from headwise.app.results import ExplanationMade
 from headwise.model.forward import Stopped
 from headwise.why.attention import strongest_heads
@@ -93,16 +94,36 @@ def test_pictures_rows_and_patterns_are_the_models_own(app: Served, prompt: dict
     assert app.ask("GET", f"{path}/pattern/L99H1").status == 422
 
 
+def test_what_was_read_is_looked_at_while_the_lane_is_busy(app: Served) -> None:
+    """Also by token ids, and its heads for the first time."""
+    first = app.read(f"{OTHER} the")
+    free, busy = threading.Event(), threading.Event()
+
+    def work(_: Turn) -> None:
+        busy.set()
+        assert free.wait(60)
+
+    app.session.lane.submit(work, lambda *_: None)
+    assert busy.wait(20)
+    try:
+        assert app.session.kept(first["id"]).glance is None
+        again = app.ask("POST", "/api/prompts", body={"tab": TAB, "token_ids": first["ids"]}).data
+        assert again == app.read(f"{OTHER} the") == first
+        path = f"/api/prompts/{first['id']}"
+        for part in ("heads", "thumbs", "row/2", "column/2", "pattern/L1H1"):
+            assert app.ask("GET", f"{path}/{part}").status == 200
+    finally:
+        free.set()
+
+
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2"])
 def test_a_column_is_that_of_the_patterns_whatever_rows_see_and_are_capped_by(family: str) -> None:
     model = tiny(family)
-    kept = KeptPrompt(PromptReading.of(model, [5 + 3 * n % 50 for n in range(12)]))
-    before = kept.size
+    read = PromptReading.of(model, [5 + 3 * n % 50 for n in range(12)])
     for key in (0, 3, 11):
-        wanted = torch.stack([kept.read.up.stream.whole_pattern(head)[:, key] for head in model.heads])
-        found = torch.frombuffer(bytearray(kept.column(key)), dtype=torch.uint8).view(wanted.shape)
+        wanted = torch.stack([read.up.stream.whole_pattern(head)[:, key] for head in model.heads])
+        found = torch.frombuffer(bytearray(columns_of(read, key)), dtype=torch.uint8).view(wanted.shape)
         assert torch.allclose(found.double(), wanted.double().sqrt() * 255, atol=0.51, rtol=0)
-    assert kept.size > before  # what columns are made with counts
 
 
 def test_long_prompts_have_small_pictures() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
-from serving import served
+from known import names_folder
+from serving import TAB, served
 from toy_answers import small_model
 
 from headwise.app.runs import Run
@@ -73,3 +76,24 @@ def test_saved_pages_are_given_without_any_rights(folder: Path) -> None:
             assert app.ask("GET", f"/api/runs/{path}").status == 404, path
         assert app.ask("GET", "/api/runs/1/report.html").status == 422
         assert app.ask("GET", "/api/runs/0/report.html", {"cookie": None}).status == 401
+
+
+def test_every_page_hears_of_a_run_that_is_finished_meanwhile(tmp_path: Path) -> None:
+    model, folder = small_model(), tmp_path / "later"
+    folder.mkdir()
+    with served(model, (folder,), studies=tmp_path / "studies") as app:
+        app.enter()
+        (entry,) = app.ask("GET", "/api/state").data["runs"]
+        assert entry["kind"] is None and not entry["fits"]
+        heard: list[str] = []
+        reading = threading.Thread(
+            target=lambda: heard.extend(kind for _, kind, _ in app.events(until=("runs",)))
+        )
+        reading.start()
+        while not app.session.events.listening(TAB):
+            time.sleep(0.01)
+        names_folder(folder, model, {"L1H1": "named"})
+        reading.join(20)
+        assert heard == ["runs"]
+        (entry,) = app.ask("GET", "/api/state").data["runs"]
+        assert entry["kind"] == "names" and entry["fits"]

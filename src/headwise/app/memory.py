@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from headwise.app.patterns import Glance, columns_of, totals_of
+from headwise.app.patterns import Glance
 from headwise.errors import HeadwiseError
 from headwise.why.question import PromptReading
 
@@ -26,16 +26,8 @@ class KeptPrompt:
 
     read: PromptReading
     glance: Glance | None = None
-    totals: list[torch.Tensor] | None = None
-    """Of every layer, what the rows of its heads sum to: for columns."""
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def column(self, key: int) -> bytes:
-        """[heads, T]: how much every head reads one token, from each token."""
-        with self._lock:
-            if self.totals is None:
-                self.totals = totals_of(self.read)
-        return columns_of(self.read, key, self.totals)
+    looking: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    """Held while the glance is made."""
 
     @property
     def size(self) -> int:
@@ -46,7 +38,7 @@ class KeptPrompt:
             tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
             for part in parts
             for tensor in _tensors(vars(part))
-        } | {id(one): one.nbytes for one in self.totals or ()}
+        }
         return sum(held.values()) + (self.glance.size if self.glance else 0)
 
 

@@ -6,7 +6,7 @@ keeps small attentions apart). Nothing here needs the model; a recorded pass is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,17 +133,10 @@ def rows_of(read: PromptReading, query: int) -> bytes:
 
 
 @torch.no_grad()
-def totals_of(read: PromptReading) -> list[Tensor]:
-    """Of every layer, what the rows of its heads sum to before they are divided by it: made once, it takes as long as
-    all patterns; with it a column takes no longer than a row."""
-    return [record.call.row_totals() for record in read.up.stream.layers]
-
-
-@torch.no_grad()
-def columns_of(read: PromptReading, key: int, totals: Sequence[Tensor]) -> bytes:
+def columns_of(read: PromptReading, key: int) -> bytes:
     """[heads, T]: how much every head reads one token, from each token."""
-    layers = zip(read.up.stream.layers, totals, strict=True)
-    return b"".join(root_bytes(record.call.column(key, sums)) for record, sums in layers)
+    layers = zip(read.up.stream.layers, read.up.log_sums, strict=True)
+    return b"".join(root_bytes(record.call.column(key, log_sums)) for record, log_sums in layers)
 
 
 @torch.no_grad()

@@ -71,7 +71,7 @@ def routes(session: Session) -> list[Route]:
         return said(wire.KeptText(digest=digest, text=text))
 
     async def tokens(request: Request) -> Response:
-        return said(session.tokens(await body(request, wire.TypedText)))
+        return said(await run_in_threadpool(session.prompts.tokens, await body(request, wire.TypedText)))
 
     async def read(request: Request) -> Response:
         return said(await session.read(await body(request, wire.PromptRequest)))
@@ -97,7 +97,7 @@ def routes(session: Session) -> list[Route]:
     async def column(request: Request) -> Response:
         kept, at = session.kept(prompt_id(request)), request.path_params["at"]
         in_prompt(at, len(kept.read.tokens))
-        found = await run_in_threadpool(kept.column, at)
+        found = await run_in_threadpool(patterns.columns_of, kept.read, at)
         return in_bytes(found, len(session.model.heads), len(kept.read.tokens))
 
     async def explain(request: Request) -> Response:

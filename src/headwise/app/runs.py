@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import HeadwiseError
+from headwise.scale.manifest import FILE as MANIFEST
 from headwise.scale.manifest import read_manifest
 
 _HEAD_PAGE = re.compile(r"L\d+H\d+\.html")
@@ -38,6 +40,19 @@ class Run:
         try:
             return read_manifest(self.path).kind
         except HeadwiseError:
+            return None
+
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """What its manifest is told apart by, and how many saved pages there are; None where there is no manifest."""
+        try:
+            told = (self.path / MANIFEST).stat()
+            return (
+                told.st_mtime_ns,
+                told.st_size,
+                sum(name.endswith(".html") for name in os.listdir(self.path)),
+            )
+        except OSError:
             return None
 
     @property

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from starlette.concurrency import run_in_threadpool
 
 from headwise.app import wire, wire_edits
 from headwise.app.bench import Bench, needed
@@ -19,7 +17,8 @@ from headwise.app.jobs import Jobs, Tell, ended
 from headwise.app.lane import INTERACTIVE, PREFETCH, Lane, Turn
 from headwise.app.memory import ROOM, KeptPrompt, Memory, said_of_memory
 from headwise.app.models import ModelChoices
-from headwise.app.patterns import Glance, glance
+from headwise.app.patterns import Glance
+from headwise.app.prompts import Prompts
 from headwise.app.results import CircuitMade, ExplanationMade, Gone, KeptResults
 from headwise.app.runs import Run
 from headwise.app.seen import app_state, heads_seen
@@ -32,14 +31,13 @@ from headwise.contrast.roles import HeadRoles, head_roles
 from headwise.errors import HeadwiseError
 from headwise.model.check import examine
 from headwise.model.model import Model
-from headwise.tokens import NoTokenizer, chat_prompt, encode_one, one_cell, one_position, shown, shown_after
+from headwise.tokens import one_cell, one_position
 from headwise.validation import check
 from headwise.why.explain import explain_steps
 from headwise.why.pair.explain import difference_of
-from headwise.why.question import PromptReading, ask, find_answer
+from headwise.why.question import PromptReading
 
 Result = TypeVar("Result")
-ANSWERS = 5
 GONE = "this prompt is no longer in memory: read it again"
 
 
@@ -76,12 +74,12 @@ class Session:
         self.chosen, self.source = name, model.name if source is None else source
         self.shelf.use(source, model.weight_hash)
         self.memory.clear()
-        # Texts are cut into tokens while the lane may be using the tokenizer, which two threads must not do at once.
-        self._tokenizer = copy.deepcopy(model.tokenizer)
+        self.prompts = Prompts(model, self.memory)
 
     def begin(self) -> None:
         """In the server's loop: from now on events are told, and the heads' habits are measured when there is time."""
         self.events.begin()
+        self.shelf.watch(lambda: self.events.tell_all("runs", {}))
         self._measure_roles()
 
     def _measure_roles(self) -> None:
@@ -111,7 +109,7 @@ class Session:
 
     def close(self) -> None:
         self.lane.close()
-        self.shelf.studies.close()
+        self.shelf.close()
 
     def _know_roles(self, roles: HeadRoles | None, trouble: BaseException | None) -> None:
         if roles is not None:
@@ -156,58 +154,15 @@ class Session:
 
     # --- prompts -------------------------------------------------------------------------------------------------
 
-    def tokens(self, asked: wire.TypedText) -> wire.TokenList:
-        """Only cut into tokens: while it is typed."""
-        given = chat_prompt(self._tokenizer, asked.text) if asked.chat else asked.text
-        if isinstance(self._tokenizer, NoTokenizer) or (isinstance(given, str) and not given):
-            return wire.TokenList(tokens=())
-        ids = encode_one(self._tokenizer, given, self.model.context, self.model.vocabulary)
-        return wire.TokenList(tokens=shown(self._tokenizer, ids))
-
     async def read(self, asked: wire.PromptRequest) -> wire.PromptRead:
         """Read a prompt, or remember it."""
         if (asked.text is None) == (asked.token_ids is None):
             raise HeadwiseError("text and token_ids are two ways to give a prompt: give one of them")
-
-        def work(_: Turn) -> tuple[str, KeptPrompt]:
-            given: Any = list(asked.token_ids) if asked.token_ids is not None else asked.text
-            if asked.chat:
-                given = chat_prompt(self.model.tokenizer, str(asked.text))
-            if isinstance(given, str) and not given.strip():
-                raise HeadwiseError("the prompt is empty: give the text the model is to read")
-            ids = self.model.prompt_ids(given)
-            name = self._name(ids, asked.basis)
-            kept = self.memory.get(name)
-            if kept is None:
-                kept = KeptPrompt(PromptReading.of(self.model, given, basis=asked.basis))
-            elif isinstance(given, str) and kept.read.prompt is None:
-                kept.read = replace(kept.read, prompt=given)
-            self.memory.put(name, kept)
-            return name, kept
-
-        name, kept = await self.in_lane(work, tab=asked.tab, kind="read")
-        self._longest = max(self._longest, len(kept.read.tokens))
-        read, context = kept.read, self.model.context
-        best = read.logits.double().softmax(-1).topk(min(ANSWERS, len(read.logits)))
-        return wire.PromptRead(
-            id=name,
-            tokens=read.tokens,
-            ids=read.token_ids,
-            answer=tuple(
-                wire.TokenChance(token=self.after(read, token), p=p)
-                for token, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            ),
-            context_left=None if context is None else context - len(read.tokens),
-            basis=asked.basis,
-        )
-
-    def after(self, read: PromptReading, token: int) -> str:
-        """A token's text where it follows the prompt."""
-        return shown_after(self.model.tokenizer, list(read.token_ids), token)
-
-    def _name(self, ids: Sequence[int], basis: str) -> str:
-        content = f"{self.model.weight_hash} {basis} {','.join(map(str, ids))}"
-        return hashlib.sha256(content.encode()).hexdigest()[:32]
+        found = await run_in_threadpool(self.prompts.known, asked)
+        if found is None:
+            found = await self.in_lane(lambda _: self.prompts.read(asked), tab=asked.tab, kind="read")
+        self._longest = max(self._longest, len(found[1].read.tokens))
+        return await run_in_threadpool(self.prompts.said, *found, asked.basis)
 
     def kept(self, name: str) -> KeptPrompt:
         """A prompt by its id."""
@@ -217,7 +172,7 @@ class Session:
         return kept
 
     def _still(self, kept: KeptPrompt) -> PromptReading:
-        """In the lane: what was read, unless the model was changed while it waited."""
+        """What was read, unless the model was changed since."""
         if kept.read.up.stream.model is not self.model:
             raise Gone(GONE)
         return kept.read
@@ -225,23 +180,10 @@ class Session:
     # --- all heads -----------------------------------------------------------------------------------------------
 
     async def glance(self, name: str) -> Glance:
-        """Thumbnails and statistics, made once per prompt."""
+        """Thumbnails and statistics, made once per prompt, beside the lane."""
         kept = self.kept(name)
-        if kept.glance is None:
-
-            def work(_: Turn) -> Glance:
-                read = self._still(kept)
-                if kept.glance is None:
-                    found = find_answer(self.model, read.token_ids, read.logits, None, None)
-                    kept.glance = glance(
-                        read, found, ask(self.model, read.up, read.tokens, found, None, None, None)
-                    )
-                return kept.glance
-
-            await self.in_lane(work)
-            self.memory.tidy()
-        assert kept.glance is not None
-        return kept.glance
+        self._still(kept)
+        return kept.glance or await run_in_threadpool(self.prompts.glance, kept)
 
     async def heads(self, name: str) -> wire.HeadsSeen:
         """What can be said of every head of a prompt."""

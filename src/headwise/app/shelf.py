@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from headwise.app import wire_runs as wire
 from headwise.app.runs import Run
 from headwise.app.studies import BegunStudy, Studies
 from headwise.app.tables import tables_of
+from headwise.app.watch import Watch
 from headwise.app.wire import RunFolderEntry
 from headwise.circuits.circuit import Circuit
 from headwise.contrast.bank import FeatureBank, banks_of, features_of
@@ -35,7 +36,21 @@ class Shelf:
         loading: Sequence[str] = (),
     ) -> None:
         self.named, self.weight_hash = tuple(named), weight_hash
+        self._watch: Watch | None = None
         self.studies = Studies(Path(FOLDER) if studies is None else studies, model, loading)
+
+    def watch(self, tell: Callable[[], None]) -> None:
+        """Tell from now on whenever a folder is finished, or a study begins or ends."""
+        self._watch = Watch(self._looks, tell)
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+        self.studies.close()
+
+    def _looks(self) -> object:
+        """What changes when a list of these folders would: cheap enough to be asked every second."""
+        return [run.stamp for run in self.runs], [study.running for study in self.studies]
 
     def use(self, model: str | None, weight_hash: str) -> None:
         """From now on studies are begun with this model, and runs fit it or not."""

@@ -143,35 +143,24 @@ class AttentionCall:
     def in_rows(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """The patterns of all heads, some rows at a time: which rows, attention [prompts, heads, rows, columns] and
         which columns they see [prompts, rows, columns]. In a long prompt all at once would be the square of it."""
-        for rows, scores, visible in self.score_rows():
-            yield rows, pattern_rows(scores, visible[:, None]), visible
-
-    def score_rows(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """The same of the scores before the mask."""
         prompts, heads, columns, _ = self.query.shape
         for low, high in row_blocks(0, columns, prompts * heads):
             rows = torch.arange(low, high, device=self.query.device).expand(prompts, -1)
             grouped = self.query[:, :, low:high].unflatten(1, (-1, self.group))
             scores = raw_scores(grouped, self.key[:, :, None], self.scale, self.cap).flatten(1, 2)
-            yield slice(low, high), scores, self.visible(rows)
+            visible = self.visible(rows)
+            yield slice(low, high), pattern_rows(scores, visible[:, None]), visible
 
-    def row_totals(self) -> Tensor:
-        """The logarithm of what the exponentials of each row's scores sum to: [prompts, heads, rows]."""
-        parts = [
-            scores.masked_fill(~visible[:, None], float("-inf")).logsumexp(-1)
-            for _, scores, visible in self.score_rows()
-        ]
-        return torch.cat(parts, -1)
-
-    def column(self, at: int, totals: Tensor) -> Tensor:
+    def column(self, at: int, log_sums: Tensor) -> Tensor:
         """Attention of every head of the one prompt to one column, from each row: [heads, rows].
 
-        With the rows' ``totals`` it takes no other column.
+        ``log_sums`` [heads, rows] are those of the exponentials of each row's scores; with them no other column is
+        needed.
         """
         grouped, key = self.query.unflatten(1, (-1, self.group)), self.key[:, :, None, at : at + 1]
         scores = raw_scores(grouped, key, self.scale, self.cap).flatten(1, 2)[0, ..., 0]
         seen = self.readers(torch.tensor([at], device=scores.device))[0]
-        return (scores - totals[0]).exp().masked_fill(~seen, 0.0)
+        return (scores - log_sums).exp().masked_fill(~seen, 0.0)
 
     def readers(self, columns: Tensor) -> Tensor:
         """Which rows of the one prompt may read the given columns [n]: [n, rows]."""
