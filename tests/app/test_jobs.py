@@ -14,6 +14,7 @@ from serving import Served
 from toy_answers import answer_lines, small_model
 
 from headwise.app import session
+from headwise.errors import WrongField
 from headwise.why.explain import explain
 
 PROMPT = answer_lines(3)[0]["prompt"]
@@ -161,6 +162,44 @@ def test_a_tab_that_comes_back_hears_what_it_has_missed(
     until(lambda: [one["done"] for one in left(app)] == [True])
     assert [kind for _, kind, _ in app.events("3" * 16)][-1] == "done"
     assert left(app) == []
+
+
+def test_what_failed_is_offered_with_its_error_and_said_where_it_was_asked(
+    app: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, free = threading.Event(), threading.Event()
+    whole = session.explain_steps
+
+    def failing(*given: Any, **settings: Any) -> Any:
+        yield next(whole(*given, **settings))
+        reached.set()
+        assert free.wait(20)
+        raise WrongField("this cannot be explained", "key", ["3"])
+
+    monkeypatch.setattr(session, "explain_steps", failing)
+    with listening(app, "4" * 16):
+        begun(app, "4" * 16, "a1" * 8, seed=8)
+        assert reached.wait(20)
+    free.set()
+    until(lambda: [one["error"] for one in left(app)] == ["this cannot be explained"])
+    (offered,) = left(app)
+    assert not offered["done"] and "L1H1 from" in offered["about"]
+    begun(app, "5" * 16, "a2" * 8, seed=8)  # whoever opens it hears what the first would have heard
+    told = [(kind, data) for _, kind, data in app.events("5" * 16) if data.get("job") == "a2" * 8]
+    assert [data["step"] for kind, data in told if kind == "part"] == STEPS[:1]
+    wanted = {"job": "a2" * 8, "error": "this cannot be explained", "where": "key", "choices": ["3"]}
+    assert told[-1] == ("failed", wanted) and left(app) == []
+    reached.clear()
+    free.clear()
+    with listening(app, "6" * 16):
+        begun(app, "6" * 16, "a3" * 8, seed=9)
+        assert reached.wait(20)
+    free.set()
+    until(lambda: [one["error"] for one in left(app)] == ["this cannot be explained"])
+    assert app.ask("DELETE", f"/api/jobs/{'a3' * 8}").status == 204
+    assert left(app) == []
+    begun(app, "7" * 16, "a4" * 8, seed=10)  # a tab that is there has heard it
+    assert app.events("7" * 16)[-1][1] == "failed" and left(app) == []
 
 
 # --- a cell as a person writes it -------------------------------------------------------------------------------------

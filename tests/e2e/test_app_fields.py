@@ -15,6 +15,7 @@ from serving import Served
 from toy_answers import answer_lines, small_model
 
 from headwise.app import session
+from headwise.errors import HeadwiseError
 from headwise.why.explain import explain
 
 pytestmark = [browsed, pytest.mark.slow]
@@ -128,6 +129,31 @@ def test_what_a_closed_tab_had_asked_for_is_offered_and_opened(
     wanted = explain(small_model(), PROMPT, head="L2H1", draws=20, seed=8)
     assert other.inner_text(PROVED) == wanted.sentence
     assert begun == ["L2H1"]  # it was not explained again
+    other.wait_for_selector(mine, state="detached")
+
+
+def test_what_failed_after_its_tab_was_closed_is_offered_with_its_error(
+    tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, free = session.explain_steps, threading.Event()
+
+    def failing(*given: Any, **settings: Any) -> Any:
+        yield next(whole(*given, **settings))
+        assert free.wait(60)
+        raise HeadwiseError("there is <b>too much</b> of it")
+
+    monkeypatch.setattr(session, "explain_steps", failing)
+    page = tab("/cell", p=PROMPT, h="L2H2", seed=9)
+    page.wait_for_selector("h1:has-text('L2H2')", timeout=30_000)
+    page.close()
+    other = tab("/")
+    mine = ".left-job:has-text('L2H2 from')"
+    other.wait_for_selector(f"{mine} >> text=is under way")
+    free.set()
+    other.wait_for_selector(f"{mine} >> text=its explanation failed: there is <b>too much</b> of it.")
+    assert other.locator(f"{mine} button").all_inner_texts() == ["open it", "let it go"]
+    other.click(f"{mine} >> text=open it")
+    other.wait_for_selector(".cell-screen [role=alert] >> text=too much")
     other.wait_for_selector(mine, state="detached")
 
 

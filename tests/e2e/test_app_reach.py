@@ -207,6 +207,22 @@ def test_names_are_chosen_and_the_address_holds_the_choice(named: Tab) -> None:
     page.wait_for_selector("p.named:has-text('the second name')", timeout=30_000)
 
 
+def test_a_run_that_is_finished_meanwhile_is_offered_without_loading_anew(
+    browser: Any, tmp_path: Path
+) -> None:
+    later = tmp_path / "later"
+    later.mkdir()
+    with served(small_model(), (later,), studies=tmp_path / "studies") as app:
+        app.enter()
+        with tabs(browser, app) as opened:
+            page, runs = proved(opened("/cell", p=PROMPT, h="L1H1", q=5)), opened("/runs")
+            runs.wait_for_selector(".run-list")
+            assert page.locator(".beside-runs").count() == 0
+            names_folder(later, small_model(), {"L1H1": "named"}, "a late name")
+            page.wait_for_selector("p.named:has-text('a late name')", timeout=30_000)
+            runs.wait_for_selector(".run-list >> text=names")
+
+
 def test_another_model_is_picked_in_one_tab_and_at_work_in_all(named: Tab, tmp_path: Path) -> None:
     first, second = named("/", p=PROMPT), named("/", p="When Mary and John")
     for page in (first, second):

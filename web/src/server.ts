@@ -7,7 +7,7 @@ import { Refused } from './host';
 import type { Refusal } from './app/wire';
 
 const SCREENS = '/assets/screens.js';
-const KINDS = ['part', 'done', 'failed', 'cancelled', 'model', 'jobs'] as const;
+const KINDS = ['part', 'done', 'failed', 'cancelled', 'model', 'jobs', 'runs'] as const;
 
 const GONE = 'The app does not answer: it was stopped, or is being started.';
 

@@ -1,7 +1,8 @@
 """Explanations as jobs: told to the tabs that hear them, and offered to others where their tab was closed meanwhile.
 
 A tab that was listening and is no longer has been closed, or loaded anew. What it had asked for goes on, and is kept
-until a tab asks the same: that one hears all that was told so far, and the rest as it comes.
+until a tab asks the same: that one hears all that was told so far, and the rest as it comes. What failed is kept
+likewise, with its error.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ class ExplainJob:
     """What was told so far."""
     turn: Turn | None = None
     made: ExplanationMade | None = None
+    trouble: BaseException | None = None
+    """Why it gave nothing, where it failed."""
+
+    @property
+    def over(self) -> bool:
+        return self.made is not None or self.trouble is not None
 
     def asks(self, other: wire.CellRequest) -> bool:
         """Whether another request asks the same."""
@@ -102,6 +109,7 @@ class Jobs:
                         about=one.about,
                         address=one.asked.address,
                         done=one.made is not None,
+                        error=None if one.trouble is None else why(one.trouble),
                     )
                     for one in self._jobs
                     if self._is_left(one)
@@ -119,7 +127,7 @@ class Jobs:
                 (tab,) = (tab for tab, one in job.hearers if one == name)
                 job.hearers = others
                 self.events.tell(tab, "cancelled", {"job": name})
-            elif job.made is not None:
+            elif job.over:
                 self._drop(job)
             elif job.turn is not None:
                 self.lane.cancel(job.turn)
@@ -140,6 +148,9 @@ class Jobs:
         if job.made is not None:
             self._hand(job, job.made, *job.hearers[-1:])
             self._drop(job)
+        elif job.trouble is not None:
+            self.events.tell(asked.tab, *ended(asked.job, job.trouble))
+            self._drop(job)
         elif job.turn is not None:
             # What this tab asks next takes its place.
             job.turn.tab = asked.tab
@@ -149,17 +160,19 @@ class Jobs:
 
     def _end(self, job: ExplainJob, made: ExplanationMade | None, trouble: BaseException | None) -> None:
         with self._lock:
+            # Asked before they are told: whoever hears it may be gone the moment after.
+            there = any(self.events.listening(tab) for tab, _ in job.hearers)
             if made is None:
-                self._drop(job)
                 for tab, name in job.hearers:
                     self.events.tell(tab, *ended(name, trouble))
+                job.trouble = None if isinstance(trouble, Stopped) else trouble
             else:
                 job.made = made
                 self._hand(job, made, *job.hearers)
-                if any(self.events.listening(tab) for tab, _ in job.hearers):
-                    self._drop(job)
-                for old in [one for one in self._jobs if one.made is not None][:-KEPT]:
-                    self._drop(old)
+            if there or not job.over:
+                self._drop(job)
+            for old in [one for one in self._jobs if one.over][:-KEPT]:
+                self._drop(old)
             self._say()
 
     def _hand(self, job: ExplainJob, made: ExplanationMade, *hearers: tuple[str, str]) -> None:
@@ -175,7 +188,7 @@ class Jobs:
 
     def _say(self) -> None:
         """Every tab hears when something else is offered than before."""
-        left = [(one.hearers[0][1], one.made is not None) for one in self._jobs if self._is_left(one)]
+        left = [(one.hearers[0][1], one.over) for one in self._jobs if self._is_left(one)]
         if left != self._offered:
             self._offered = left
             self.events.tell_all("jobs", {})
@@ -185,7 +198,7 @@ class Jobs:
         with self._lock:
             for job in [one for one in self._jobs if any(tab == name for name, _ in one.hearers)]:
                 job.heard = True
-                if job.made is not None:
+                if job.over:
                     self._drop(job)
 
     def _closed(self, tab: str) -> None:
@@ -197,8 +210,12 @@ def ended(job: str, trouble: BaseException | None) -> tuple[str, dict[str, Any]]
     """The last event of a job that gave nothing."""
     if trouble is None or isinstance(trouble, Stopped):
         return "cancelled", {"job": job}
-    if isinstance(trouble, WrongField):
-        said = {"where": trouble.where, "choices": list(trouble.choices)}
-        return "failed", {"job": job, "error": str(trouble), **said}
-    told = str(trouble) if isinstance(trouble, HeadwiseError) else f"it failed ({type(trouble).__name__})"
-    return "failed", {"job": job, "error": told}
+    said = (
+        {"where": trouble.where, "choices": list(trouble.choices)} if isinstance(trouble, WrongField) else {}
+    )
+    return "failed", {"job": job, "error": why(trouble), **said}
+
+
+def why(trouble: BaseException) -> str:
+    """What went wrong, in a line."""
+    return str(trouble) if isinstance(trouble, HeadwiseError) else f"it failed ({type(trouble).__name__})"

@@ -292,6 +292,8 @@ class LeftJob(Shape):
     address: str
     """Where that tab was."""
     done: bool
+    error: str | None
+    """Why it gave nothing, where it failed."""
 
 
 class JobList(Shape):

@@ -74,7 +74,16 @@ export const AppPage = ({ server }: { server: Server }) => {
   }, [server]);
   // Whoever changes the model changes it for every tab.
   const [turn, setTurn] = useState(0);
-  useEffect(() => server.listen(({ kind }) => kind === 'model' && setTurn((n) => n + 1), setThere), [server]);
+  // Runs that were finished, by a study or in a terminal.
+  const [more, setMore] = useState(0);
+  useEffect(
+    () =>
+      server.listen(({ kind }) => {
+        if (kind === 'model') setTurn((n) => n + 1);
+        if (kind === 'runs') setMore((n) => n + 1);
+      }, setThere),
+    [server],
+  );
   useEffect(() => {
     server.get<AppState>('/api/state').then(
       (got) => {
@@ -84,6 +93,9 @@ export const AppPage = ({ server }: { server: Server }) => {
       (error) => setTrouble(troubleOf(error)),
     );
   }, [server, turn]);
+  useEffect(() => {
+    if (more) server.get<AppState>('/api/state').then(setState, () => undefined);
+  }, [server, more]);
 
   // An address says what its numbers were made with; one that does not is of the model that is here.
   useEffect(() => {

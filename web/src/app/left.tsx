@@ -25,14 +25,14 @@ export const LeftJobs = ({ server, go }: Pick<Shared, 'server' | 'go'>) => {
   }, [server]);
   return (
     <div role="status">
-      {jobs.map(({ job, about, address, done }) => (
+      {jobs.map(({ job, about, address, done, error }) => (
         <p class="note left-job" key={job}>
-          A tab that was closed had asked about {isolated(readable(about))}: {done ? 'its explanation is ready' : 'its explanation is under way'}.{' '}
+          A tab that was closed had asked about {isolated(readable(about))}: {error === null ? (done ? 'its explanation is ready.' : 'its explanation is under way.') : `its explanation failed: ${readable(error)}.`}{' '}
           <button type="button" class="small" onClick={() => go(placeOf(address))}>
             open it
           </button>{' '}
           <button type="button" class="small" onClick={() => server.cancel(job)}>
-            {done ? 'let it go' : 'stop it'}
+            {done || error !== null ? 'let it go' : 'stop it'}
           </button>
         </p>
       ))}

@@ -174,6 +174,7 @@ export interface LeftJob {
   about: string;
   address: string;
   done: boolean;
+  error: string | null;
 }
 
 /** A prompt that is too long for an address. */

@@ -28,6 +28,8 @@ export const useRuns = (server: Server, wanted = true) => {
       clearTimeout(wait);
     };
   }, [server, turn, wanted]);
+  // What ends elsewhere, too.
+  useEffect(() => server.listen(({ kind }) => kind === 'runs' && setTurn((n) => n + 1)), [server]);
   const act = useCallback(
     async (work: Promise<StudyEntry>): Promise<StudyEntry | null> => {
       setTrouble(null);

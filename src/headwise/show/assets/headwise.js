@@ -1,4 +1,4 @@
-/*! headwise, from sources c4c8bfcda3ee3776abec61cc443d61d56fc5d132bba6fc19af913fe459d29a3f
+/*! headwise, from sources 417023931e5a7261c7517763260ca9374418faa46f79544d043744d9b91942e6
 
 preact 11.2.0 (MIT)
 
