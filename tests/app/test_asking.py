@@ -21,6 +21,7 @@ from headwise.app.memory import KeptPrompt, Memory
 from headwise.app.patterns import columns_of
 from headwise.app.results import ExplanationMade
 from headwise.model.forward import Stopped
+from headwise.scale.disk import size_text
 from headwise.why.attention import strongest_heads
 from headwise.why.explain import explain
 from headwise.why.question import PromptReading
@@ -202,11 +203,25 @@ def test_memory_that_does_not_suffice_is_one_line_with_what_did(
     monkeypatch.setattr("headwise.app.session.explain_steps", lacking)
     monkeypatch.setattr("headwise.app.session.PromptReading.of", lacking)
     before = f"one of {longest} tokens was read before"
-    line = f"there is not enough memory for this{wanted}; give a shorter prompt: {before}"
-    (kind, told) = explained(app, prompt=prompt["id"])["told"][-1]
-    assert (kind, told["error"]) == ("failed", line)
-    got = app.ask("POST", "/api/prompts", body={"tab": TAB, "text": "never read before"})
-    assert got.status == 507 and got.data["error"] == line
+
+    def line(tokens: int, left: int) -> str:
+        model = app.session.model
+        # Every head and MLP at every token, and the scores of every token.
+        need = 4 * tokens * (model.n_layers * (model.n_heads + 1) * model.d_model + model.vocabulary)
+        said = f"there is not enough memory for this{wanted}: {tokens} tokens need about {size_text(need)} "
+        if left >= need:
+            return f"{said}beside the weights; give a shorter prompt: {before}"
+        fits = f"about {int(left / (need / tokens))} tokens would fit"
+        return f"{said}beside the weights, and {size_text(left)} are free; give a shorter prompt: {fits}, {before}"
+
+    tokens, new = len(prompt["tokens"]), "never read before"
+    for left in (1 << 40, 30_000):
+        monkeypatch.setattr("headwise.app.memory.memory_left", lambda left=left: left)
+        (kind, told) = explained(app, prompt=prompt["id"])["told"][-1]
+        assert (kind, told["error"]) == ("failed", line(tokens, left))
+        got = app.ask("POST", "/api/prompts", body={"tab": TAB, "text": new})
+        assert got.status == 507
+        assert got.data["error"] == line(len(app.session.model.prompt_ids(new)), left)
     assert app.ask("GET", "/api/state").status == 200  # it goes on
 
 

@@ -28,6 +28,8 @@ class Turn:
     priority: int
     over: Callable[[Any, BaseException | None], None]
     """Told the result or what went wrong; from the lane's thread."""
+    tokens: int = 0
+    """Of the prompt that it works on, once that is known: what an error may have to say."""
     unwanted: threading.Event = field(default_factory=threading.Event)
 
     def go_on(self) -> None:
@@ -39,8 +41,10 @@ class Turn:
 class Lane:
     """The queue and its thread."""
 
-    def __init__(self, said: Callable[[BaseException], BaseException] = lambda error: error) -> None:
-        """``said`` puts what went wrong into words."""
+    def __init__(
+        self, said: Callable[[BaseException, Turn], BaseException] = lambda error, turn: error
+    ) -> None:
+        """``said`` puts what went wrong in a turn into words."""
         self._said = said
         self._waiting: list[tuple[int, int, Turn]] = []
         self._number = itertools.count()
@@ -111,5 +115,5 @@ class Lane:
                 with stoppable(turn.unwanted.is_set):
                     result = turn.work(turn)
             except BaseException as error:  # whatever it is, the one who waits has to hear of it
-                trouble = self._said(error)
+                trouble = self._said(error, turn)
             turn.over(result, trouble)

@@ -13,6 +13,10 @@ import torch
 
 from headwise.app.patterns import Glance
 from headwise.errors import HeadwiseError
+from headwise.model.model import Model
+from headwise.planning.plan import held_bytes
+from headwise.scale.disk import size_text
+from headwise.scale.machine import memory_left
 from headwise.why.question import PromptReading
 
 _ASKED = re.compile(r"allocate ([\d.]+ \w+)")
@@ -46,15 +50,40 @@ class TooLarge(HeadwiseError):
     """There was not enough memory."""
 
 
-def said_of_memory(error: BaseException, longest: int) -> BaseException:
-    """In one line what memory did not suffice for, and what it has sufficed for; any other error as it is."""
+@dataclass(frozen=True)
+class _Widths:
+    layers: int
+    heads: int
+    d_model: int
+    vocabulary: int
+
+
+def said_of_memory(
+    error: BaseException, longest: int = 0, tokens: int = 0, model: Model | None = None
+) -> BaseException:
+    """In one line what memory did not suffice for, what it would have needed and what fits; any other error as it is.
+
+    ``tokens`` is the length of what was asked about, ``longest`` that of the longest prompt that was read.
+    """
     lacking = isinstance(error, RuntimeError) and re.search("(not enough|out of) memory", str(error))
     if not (lacking or isinstance(error, MemoryError)):
         return error
     asked = _ASKED.search(str(error))
-    wanted = f" ({asked[1]} more were wanted)" if asked else ""
-    fits = f": one of {longest} tokens was read before" if longest else ""
-    return TooLarge(f"there is not enough memory for this{wanted}; give a shorter prompt{fits}")
+    said = "there is not enough memory for this" + (f" ({asked[1]} more were wanted)" if asked else "")
+    fits = [f"one of {longest} tokens was read before"] if longest else []
+    if model is not None and tokens:
+        widths = _Widths(model.n_layers, model.n_heads, model.d_model, model.vocabulary)
+        need, left = held_bytes(widths, tokens), _left(model.device)
+        said += f": {tokens} tokens need about {size_text(need)} beside the weights"
+        if left < need:
+            said += f", and {size_text(left)} are free"
+            fits.insert(0, f"about {left * tokens // need} tokens would fit")
+    return TooLarge(f"{said}; give a shorter prompt" + (f": {', '.join(fits)}" if fits else ""))
+
+
+def _left(device: torch.device) -> int:
+    """Bytes that are free where the model is."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else memory_left()
 
 
 class Memory:

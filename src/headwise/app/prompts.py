@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from headwise.app import wire
+from headwise.app.lane import Turn
 from headwise.app.memory import KeptPrompt, Memory
 from headwise.app.patterns import Glance, glance
 from headwise.errors import HeadwiseError
@@ -53,12 +54,13 @@ class Prompts:
             except HeadwiseError:
                 return None
 
-    def read(self, asked: wire.PromptRequest) -> tuple[str, KeptPrompt]:
+    def read(self, asked: wire.PromptRequest, turn: Turn) -> tuple[str, KeptPrompt]:
         """In the lane: read a prompt, or remember it."""
         found = self._found(self.model, asked)
         if found is not None:
             return found
         given = _given(self.model, asked)
+        turn.tokens = len(self.model.prompt_ids(given))
         kept = KeptPrompt(PromptReading.of(self.model, given, basis=asked.basis))
         name = self._name(kept.read.token_ids, asked.basis)
         self.memory.put(name, kept)

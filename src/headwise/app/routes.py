@@ -322,7 +322,7 @@ STOCK = {"Not Found", "Method Not Allowed"}
 async def failed(_: Request, error: Exception) -> Response:
     """Ours: the page hears that it failed, the terminal hears why."""
     traceback.print_exception(error, file=sys.stderr)
-    if isinstance(said := said_of_memory(error, 0), TooLarge):
+    if isinstance(said := said_of_memory(error), TooLarge):
         return refusal(507, str(said))
     return refusal(500, f"it failed ({type(error).__name__})", "the terminal says more")
 

@@ -61,7 +61,7 @@ class Session:
         self.shelf, self.loading = Shelf(runs, studies, source, loading=loading), tuple(loading)
         self.models = ModelChoices(model.name, source) if models is None else models
         self._longest = 0
-        self.lane = Lane(lambda error: said_of_memory(error, self._longest))
+        self.lane = Lane(lambda error, turn: said_of_memory(error, self._longest, turn.tokens, self.model))
         self.memory, self.events, self.results = Memory(room), Events(), KeptResults()
         self.jobs = Jobs(self.lane, self.events, self.results)
         self._jobs: dict[str, Turn] = {}
@@ -160,7 +160,9 @@ class Session:
             raise HeadwiseError("text and token_ids are two ways to give a prompt: give one of them")
         found = await run_in_threadpool(self.prompts.known, asked)
         if found is None:
-            found = await self.in_lane(lambda _: self.prompts.read(asked), tab=asked.tab, kind="read")
+            found = await self.in_lane(
+                lambda turn: self.prompts.read(asked, turn), tab=asked.tab, kind="read"
+            )
         self._longest = max(self._longest, len(found[1].read.tokens))
         return await run_in_threadpool(self.prompts.said, *found, asked.basis)
 
@@ -171,8 +173,10 @@ class Session:
             raise Gone(GONE)
         return kept
 
-    def _still(self, kept: KeptPrompt) -> PromptReading:
-        """What was read, unless the model was changed since."""
+    def _still(self, kept: KeptPrompt, turn: Turn | None = None) -> PromptReading:
+        """What was read, for a turn of the lane, unless the model was changed since."""
+        if turn is not None:
+            turn.tokens = max(turn.tokens, len(kept.read.tokens))
         if kept.read.up.stream.model is not self.model:
             raise Gone(GONE)
         return kept.read
@@ -221,7 +225,7 @@ class Session:
                 banks = [bank for bank in banks if head in bank.heads]
             steps = explain_steps(
                 self.model,
-                self._still(kept),
+                self._still(kept, turn),
                 head=asked.head,
                 query=asked.query,
                 key=asked.key,
@@ -278,7 +282,7 @@ class Session:
 
         def work(turn: Turn) -> dict[str, Any]:
             return difference_of(
-                *(self._still(one) for one in both),
+                *(self._still(one, turn) for one in both),
                 head=asked.head,
                 query=asked.query,
                 key=asked.key,
@@ -298,8 +302,8 @@ class Session:
         if asked.job is not None:
             self._free(asked.job)
 
-        def work(_: Turn) -> Circuit:
-            return walked(self._still(kept), steps, asked.answer, asked.wrong)
+        def work(turn: Turn) -> Circuit:
+            return walked(self._still(kept, turn), steps, asked.answer, asked.wrong)
 
         circuit = await self.in_lane(work, tab=asked.tab, kind="walk")
         if asked.job is not None:
@@ -311,8 +315,8 @@ class Session:
         """Change the running model; a newer plan of the same tab takes the place of an older one."""
         kept, sources = self.kept(plan.prompt), {name: self.kept(name) for name in needed(plan)}
 
-        def work(_: Turn) -> wire_edits.EditSeen:
-            read, others = self._still(kept), {name: self._still(one) for name, one in sources.items()}
+        def work(turn: Turn) -> wire_edits.EditSeen:
+            read, others = self._still(kept, turn), {name: self._still(one) for name, one in sources.items()}
             with torch.no_grad():
                 return Bench(read, plan, others, self.shelf.banks(plan.features, self.model)).run()
 

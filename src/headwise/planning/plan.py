@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from headwise.errors import HeadwiseError
 from headwise.model.sizes import ModelSizes
@@ -114,7 +114,7 @@ def command_cost(
     together = min(count, one.together)
     each = one.passes * pace.bare(sizes, length, together) + one.calls_in(sizes, length) * pace.call
     memory = PROCESS + one.libraries
-    memory += sizes.bytes_in(dtype) + _held(sizes, length, min(count, one.held), together)
+    memory += sizes.bytes_in(dtype) + held_bytes(sizes, length, min(count, one.held), together)
     return CommandCost(
         command=one.command,
         prompts=count,
@@ -127,7 +127,20 @@ def command_cost(
     )
 
 
-def _held(sizes: ModelSizes, tokens: int, held: int, together: int) -> int:
+class Widths(Protocol):
+    """What decides how much a prompt takes."""
+
+    @property
+    def layers(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def vocabulary(self) -> int: ...
+
+
+def held_bytes(sizes: Widths, tokens: int, held: int = 1, together: int = 1) -> int:
     """Bytes beside the weights: what every head and MLP wrote at every token, and the scores of the answer."""
     writes = 4 * tokens * sizes.layers * (sizes.heads + 1) * sizes.d_model
     scores = 4 * tokens * sizes.vocabulary
