@@ -22,6 +22,8 @@ from headwise.app.patterns import columns_of
 from headwise.app.results import ExplanationMade
 from headwise.model.forward import Stopped
 from headwise.scale.disk import size_text
+from headwise.show.why.long_pattern import long_pattern
+from headwise.types import Head
 from headwise.why.attention import strongest_heads
 from headwise.why.explain import explain
 from headwise.why.question import PromptReading
@@ -93,6 +95,21 @@ def test_pictures_rows_and_patterns_are_the_models_own(app: Served, prompt: dict
     assert np.allclose(half, seen[index].numpy()[np.tril_indices(t)], atol=1e-5)
     assert app.ask("GET", f"{path}/row/{t}").status == 404
     assert app.ask("GET", f"{path}/pattern/L99H1").status == 422
+
+
+def test_of_a_long_prompt_a_part_of_the_pattern_is_sent(
+    app: Served, prompt: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/api/prompts/{prompt['id']}/pattern/L1H1"
+    whole = app.ask("GET", f"{path}?query=9&key=4")
+    assert whole.content == app.ask("GET", path).content  # a short one as it is
+    monkeypatch.setattr("headwise.app.routes.LONG", len(prompt["tokens"]) - 1)
+    got = app.ask("GET", f"{path}?query=9&key=4")
+    wanted = long_pattern(PromptReading.of(small_model(), PROMPT).up.stream.call_of(Head(1, 1)), 9, 4)
+    assert "x-shape" not in got.headers and got.data == wanted
+    for wrong in ("query=9", "key=4", "query=x&key=1", "query=4&key=9", "query=-1&key=0"):
+        assert app.ask("GET", f"{path}?{wrong}").status == 422
+    assert app.ask("GET", f"{path}?query=999&key=4").status == 404
 
 
 def test_what_was_read_is_looked_at_while_the_lane_is_busy(app: Served) -> None:

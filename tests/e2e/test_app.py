@@ -108,6 +108,26 @@ def test_heads_are_ordered_and_filtered(tab: Tab, app: Served) -> None:
     assert place_of(page)["h"] == str(heads[best])
 
 
+def test_of_a_long_prompt_the_picture_is_reduced_and_each_cell_asks_for_its_row(
+    tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwise.app.routes.LONG", 5)
+    pattern = small_model().capture(PROMPT, heads="L1H1", want=("pattern",)).pattern[0, 0]
+    first, second = (int(pattern[query].argmax()) for query in (9, 7))
+    page = tab("/cell", p=PROMPT, h="L1H1", q=9, k=first)
+    page.wait_for_selector("section.pattern .note.long")
+    proved(page)
+    assert float(page.inner_text(".spot b")) == pytest.approx(float(pattern[9, first]), abs=1e-4)
+    with page.expect_response(re.compile(rf"/pattern/L1H1\?query=7&key={second}$")):
+        page.fill(".asked [name=query]", "7")
+        page.fill(".asked [name=key]", str(second))
+        page.press(".asked [name=key]", "Enter")
+    page.wait_for_selector("h1 .at >> text=/^7$/")
+    page.wait_for_selector("section.pattern .note.long")
+    assert float(page.inner_text(".spot b")) == pytest.approx(float(pattern[7, second]), abs=1e-4)
+    proved(page)
+
+
 def test_another_cell_is_one_click_away_and_back_returns(tab: Tab) -> None:
     page = tab("/cell", p=PROMPT)
     proved(page)

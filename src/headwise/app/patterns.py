@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from headwise.model.stream import Stream
+from headwise.show.why.long_pattern import long_pattern
 from headwise.show.why.page import packed
 from headwise.tracing.seeds import likelihood_shares
 from headwise.types import Cell, Head
@@ -143,6 +145,12 @@ def columns_of(read: PromptReading, key: int) -> bytes:
 def pattern_of(read: PromptReading, head: Head) -> np.ndarray:
     """One head's whole pattern, packed."""
     return packed(read.up.stream.call_of(head))
+
+
+@torch.no_grad()
+def long_pattern_of(read: PromptReading, head: Head, query: int, key: int) -> dict[str, Any]:
+    """What a saved page carries of it in a long prompt: it grows with the tokens, not with their square."""
+    return long_pattern(read.up.stream.call_of(head), query, key)
 
 
 def root_bytes(attention: Tensor) -> bytes:

@@ -27,6 +27,7 @@ from headwise.app.texts import keep_text, kept_text
 from headwise.errors import HeadwiseError, WrongField
 from headwise.model.forward import Stopped
 from headwise.show.kit.page import APP, BUNDLE, SCREENS, STYLE, part
+from headwise.show.why.long_pattern import LONG
 from headwise.validation import check
 
 MOST = 2_000_000
@@ -85,6 +86,9 @@ def routes(session: Session) -> list[Route]:
 
     async def pattern(request: Request) -> Response:
         kept, head = session.kept(prompt_id(request)), session.model.head(request.path_params["head"])
+        cell = cell_of(request, len(kept.read.tokens))
+        if cell is not None and len(kept.read.tokens) > LONG:
+            return in_json(await run_in_threadpool(patterns.long_pattern_of, kept.read, head, *cell))
         cells = await run_in_threadpool(patterns.pattern_of, kept.read, head)
         return in_bytes(cells.tobytes(), len(kept.read.tokens), cells.itemsize)
 
@@ -275,6 +279,20 @@ def prompt_id(request: Request) -> str:
 def in_prompt(position: int, tokens: int) -> None:
     if position >= tokens:
         raise HTTPException(404, f"the prompt has no position {position}: it has {tokens} tokens")
+
+
+def cell_of(request: Request, tokens: int) -> tuple[int, int] | None:
+    """The cell that an address names; None where it names none."""
+    given = [request.query_params.get(name) for name in ("query", "key")]
+    if given == [None, None]:
+        return None
+    if not all(one is not None and re.fullmatch("[0-9]{1,9}", one) for one in given):
+        raise HTTPException(422, "a cell is two positions: query and key")
+    query, key = (int(one or 0) for one in given)
+    in_prompt(query, tokens)
+    if key > query:
+        raise HTTPException(422, f"position {query} cannot see position {key}, which comes later")
+    return query, key
 
 
 def said(answer: BaseModel, status: int = 200) -> Response:

@@ -1,6 +1,6 @@
 // One cell: the explanation fills in as its parts become known.
 import { useCallback, useEffect, useMemo, useState } from 'preact/hooks';
-import type { GrowingDocument } from '../explanation/document';
+import type { GrowingDocument, LongPattern } from '../explanation/document';
 import { ExplanationView } from '../explanation/page';
 import type { Cell, Host, Tick } from '../host';
 import { Tokens } from '../kit/tokens';
@@ -33,8 +33,8 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
     const ticked = (one: Tick) => others(one).length < edits.length;
     return { explain, bench: { ticked, toggle: (one) => go({ edits: format(ticked(one) ? others(one) : [...edits, edit(one)]) }) } };
   }, [explain, go, place.edits]);
-  const pattern = usePattern(server, id, shown?.known.head ?? null);
-  const data = useMemo(() => (shown && pattern && pattern.head === shown.known.head ? { ...shown.known, pattern: pattern.cells } : (shown?.known ?? null)), [shown, pattern]);
+  const pattern = usePattern(server, id, shown?.known ?? {});
+  const data = useMemo(() => (shown && pattern ? { ...shown.known, pattern } : (shown?.known ?? null)), [shown, pattern]);
   const { parts, trouble: missing } = useLater(server);
   if (!place.text.trim()) return <p>Type a prompt first.</p>;
   return (
@@ -75,21 +75,23 @@ export const CellScreen = ({ server, state, place, prompt, go, read }: Shared) =
   );
 };
 
-/** The whole head, for its picture and for the rows of other tokens. */
-const usePattern = (server: Shared['server'], id: string | null, head: string | null) => {
-  const [got, setGot] = useState<{ head: string; cells: { bytes: 1 | 2; cells: Uint8Array } } | null>(null);
+/** The head's pattern, for its picture and for the rows of other tokens: of a long prompt what a saved page has of it. */
+const usePattern = (server: Shared['server'], id: string | null, { head, query, key }: Partial<GrowingDocument>) => {
+  const [got, setGot] = useState<{ of: string; pattern: NonNullable<GrowingDocument['pattern']> } | null>(null);
+  const of = `${id} ${head}`;
+  const held = got?.of === of && (!('picture' in got.pattern) || (got.pattern.query === query && got.pattern.key === key)) ? got.pattern : null;
   useEffect(() => {
-    if (id === null || head === null) return;
+    if (id === null || head === undefined || held) return;
     let wanted = true;
-    server.bytes(`/api/prompts/${id}/pattern/${head}`).then(
-      ({ shape, data }) => wanted && setGot({ head, cells: { bytes: shape[1] === 1 ? 1 : 2, cells: data } }),
+    server.bytes(`/api/prompts/${id}/pattern/${head}?query=${query}&key=${key}`).then(
+      ({ shape: [, bytes], data }) => wanted && setGot({ of, pattern: bytes ? { bytes: bytes as 1 | 2, cells: data } : (JSON.parse(new TextDecoder().decode(data)) as LongPattern) }),
       () => undefined,
     );
     return () => {
       wanted = false;
     };
-  }, [server, id, head]);
-  return got;
+  }, [server, of, query, key]);
+  return held;
 };
 
 const SETTINGS = [

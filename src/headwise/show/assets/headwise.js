@@ -1,4 +1,4 @@
-/*! headwise, from sources 417023931e5a7261c7517763260ca9374418faa46f79544d043744d9b91942e6
+/*! headwise, from sources a76caa8594d875efc02a02a9999f0378c53a890b0abed95e8f20cd3c2daa1b8c
 
 preact 11.2.0 (MIT)
 
