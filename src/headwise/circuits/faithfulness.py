@@ -6,9 +6,11 @@ write stays. MLPs and embeddings are left in place and react to what reaches the
 firings more of the answer is lost than without matched ones. *Sufficient*: with everything outside taken over from
 other prompts (:mod:`headwise.circuits.resampling`) the circuit keeps more of it than a matched one does. Everything
 outside at its mean, as in the literature, leaves the model where it has never been; that is beside it. The null are
-matched circuits: for each firing another of the same layer and query position with about the same attention, for a
-firing that attends to nothing carries nothing. Random circuits of the same size, whatever their attention, are beside
-them too. Firings that only an account of an MLP leads to are not part of what is tested.
+matched circuits: each firing, or one of the few of its layer and query position that are nearest in attention, for a
+firing that attends to nothing carries nothing. Firings may stay, since a circuit that is one of all these then does
+most of them no more often than any other; held against circuits of others alone it would, twice as often. Random
+circuits of the same size, whatever their attention, are beside them too. Firings that only an account of an MLP leads
+to are not part of what is tested.
 """
 
 from __future__ import annotations
@@ -46,8 +48,10 @@ if TYPE_CHECKING:
 
 
 NEAR = 5
-"""Firings nearest in attention among which a matched one is drawn."""
-NULL = "circuits of other firings of the same layers and queries with about the same attention"
+"""Other firings nearest in attention: a matched circuit has one of them or the firing itself."""
+TRIES = 10
+"""Draws per matched circuit that is wanted: as none counts twice, there may be fewer than that."""
+NULL = f"circuits, each firing kept or exchanged for one of the {NEAR} nearest in attention of its layer and query"
 Firings = frozenset[Cell]
 """Firings; never all cells of a prompt, which are the square of its length."""
 GROUP = "necessary, sufficient by resampling and by means, of this circuit"
@@ -125,7 +129,8 @@ def faithfulness(
         Prompts of the same number of tokens, from which the messages of everything outside are taken over; by default
         the same tokens in four other orders.
     draws:
-        Matched circuits to compare with, and as many random ones; with fewer than 20 no claim can be supported.
+        Matched circuits to compare with, no two alike, and as many random ones. With fewer than 20 no claim can be
+        supported; a circuit of one firing has no more than five.
     seed:
         The seed of everything random.
 
@@ -144,13 +149,14 @@ def faithfulness(
     ]
     queries = sorted({cell.query for cell in inside})
     rows = rows_of(model, circuit.token_ids, queries, circuit.start)
-    like = [_matched(inside, rows, keyed(seed, "matched circuit", draw)) for draw in range(draws)]
+    like = _matched_circuits(inside, rows, draws, seed)
     every = [_ablation(frozenset(), outside=outside) for outside in (False, True)]
     own = [_ablation(inside, outside=outside) for outside in (True, False)]
     compared = [_ablation(one, outside=o) for some in (drawn, like) for o in (True, False) for one in some]
     difference = _leads(model, circuit, [*every, *own, *compared])
     over = _resampled(model, circuit, _others(model, circuit, others, queries, seed), inside, like)
-    parts = [tuple(difference[4 + i * draws : 4 + (i + 1) * draws]) for i in range(4)]
+    rest = iter(difference[4:])
+    parts = [tuple(next(rest) for _ in some) for some in (drawn, drawn, like, like)]
     # Without its circuit a lead falls towards zero, whatever its sign.
     sign = 1.0 if difference[0] >= 0 else -1.0
     p = [
@@ -158,7 +164,7 @@ def faithfulness(
         p_value(sign * over[1], [sign * one for one in over[3:]]),
         p_value(sign * difference[2], [sign * one for one in parts[2]]),
     ]
-    necessary, sufficient, by_means = claims(p, null=NULL, draws=draws, group=GROUP)
+    necessary, sufficient, by_means = claims(p, null=NULL, draws=len(like), group=GROUP)
     clean, none, outside, within = difference[:4]
     return Faithfulness(
         firings=len(heads),
@@ -220,24 +226,37 @@ def _random_like(inside: Firings, heads: int, generator: torch.Generator) -> Fir
     return frozenset(drawn)
 
 
-def _matched(inside: Firings, rows: AttentionOfRows, generator: torch.Generator) -> Firings:
-    """For each firing another of its layer and query, outside the circuit, one of the few nearest in attention.
+def _matched_circuits(inside: Firings, rows: AttentionOfRows, draws: int, seed: int) -> list[Firings]:
+    """So many matched circuits that are not the circuit, no two alike; where fewer are found, those.
 
-    Where a row has too few others, as many as there are.
+    A circuit of one firing has five matched ones, and does more than all of them once in six: however often they are
+    drawn, they are no more evidence than five. Where nothing can be exchanged, a circuit of nothing stands for them.
     """
+    made: dict[Firings, None] = {}
+    for draw in range(TRIES * draws):
+        one = _matched(inside, rows, keyed(seed, "matched circuit", draw))
+        if one != inside:
+            made[one] = None
+        if len(made) == draws:
+            break
+    return list(made) or [frozenset()]
+
+
+def _matched(inside: Firings, rows: AttentionOfRows, generator: torch.Generator) -> Firings:
+    """For each firing itself or another of its layer and query, outside the circuit, one of the few nearest in
+    attention; no firing twice."""
     drawn: set[Cell] = set()
-    for head, query, key in sorted(inside):
+    for cell in sorted(inside):
+        head, query, key = cell
         row = rows[head.layer, query]
         off = (row - row[head.index, key]).abs()
-        for other, there, column in inside | drawn:
+        for other, there, column in (inside - {cell}) | drawn:
             if (other.layer, there) == (head.layer, query):
                 off[other.index, column] = float("inf")
         off = off.flatten()
-        free = int(off.isfinite().sum())
-        if free:
-            near = off.topk(min(NEAR, free), largest=False).indices
-            at = int(near[torch.randint(len(near), (), generator=generator)])
-            drawn.add(Cell(Head(head.layer, at // (query + 1)), query, at % (query + 1)))
+        near = off.topk(min(1 + NEAR, int(off.isfinite().sum())), largest=False).indices
+        at = int(near[torch.randint(len(near), (), generator=generator)])
+        drawn.add(Cell(Head(head.layer, at // (query + 1)), query, at % (query + 1)))
     return frozenset(drawn)
 
 
