@@ -96,19 +96,63 @@ def test_an_address_where_no_cluster_is_is_refused_at_once(
     assert not (tmp_path / "run").exists()
 
 
-def test_something_else_that_answers_is_not_ray() -> None:
+_SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+"""What everything that speaks HTTP/2 says first."""
+
+
+def _answered(status: bytes, last: bool = True) -> bytes:
+    """Fields of a stream, in the bytes of HTTP/2."""
+    body = b"\x88" + status
+    return _SETTINGS + len(body).to_bytes(3, "big") + bytes([1, 4 + last, 0, 0, 0, 1]) + body
+
+
+def _asked(*replies: bytes) -> float:
+    """Ask who answers, where this is what is said; gives the seconds it took."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
             line, _ = server.accept()
             with line:
-                line.recv(100)
-                line.sendall(b"HTTP/1.0 400 Bad request\r\n\r\n")
+                line.recv(1000)
+                for reply in replies:
+                    line.sendall(reply)
+                    time.sleep(0.05)
+                line.recv(1000)  # until the other end has heard enough
 
         threading.Thread(target=answer, daemon=True).start()
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(HeadwiseError, match=f"what answers at '{address}' is not Ray"):
-            refuse_unreachable(RayCluster(address))
+        began = time.monotonic()
+        refuse_unreachable(RayCluster(f"127.0.0.1:{server.getsockname()[1]}"))
+        return time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"HTTP/1.0 400 Bad request\r\n\r\n",
+        b"220 smtp.example.org ESMTP ready\r\n",
+        _SETTINGS + b"\0\0\0\7\0\0\0\0\0",
+        _answered(b""),
+        _answered(b"@\x0bgrpc-status\x0212"),
+    ],
+    ids=["HTTP/1", "mail", "HTTP/2, hanging up", "HTTP/2", "another service of gRPC"],
+)
+def test_something_else_that_answers_is_not_ray(reply: bytes) -> None:
+    began = time.monotonic()
+    with pytest.raises(HeadwiseError, match=r"what answers at '127.0.0.1:\d+' is not Ray"):
+        _asked(reply)
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("status", [b"\x010", b"\x0216"], ids=["an id", "a token first"])
+def test_what_knows_the_question_for_a_cluster_is_ray(status: bytes) -> None:
+    whole = _answered(b"", last=False) + _answered(b"@\x0bgrpc-status" + status)
+    assert _asked(whole[:30], whole[30:]) < 3  # also in pieces
+
+
+def test_what_says_nothing_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwise.scale.cluster.ANSWERS_WITHIN", 0.3)
+    with pytest.raises(HeadwiseError, match=r"no cluster answers at '127.0.0.1:\d+' \(timed out\)"):
+        _asked()
 
 
 def test_ray_without_an_address_takes_nothing_from_the_words_after_it(

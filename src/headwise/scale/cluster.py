@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -13,8 +14,12 @@ from headwise.errors import HeadwiseError
 AUTO = "auto"
 ANSWERS_WITHIN = 5.0
 """Seconds that a cluster has to answer."""
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""What a client of gRPC says first, which Ray's head answers with a frame of settings (type 4)."""
+_SETTINGS, _HEADERS, _DATA, _RESET, _GOODBYE = 4, 1, 0, 3, 7
+"""Kinds of frames of HTTP/2."""
+_LAST = 1
+"""The flag of a stream's last frame."""
+_UNKNOWN = b"12"
+"""The status by which gRPC says that it has no such service."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +77,66 @@ def refuse_unreachable(cluster: RayCluster) -> None:
         return
     try:
         with socket.create_connection(host_and_port(str(cluster.address)), ANSWERS_WITHIN) as line:
-            line.settimeout(ANSWERS_WITHIN)
-            line.sendall(_PREFACE)
-            reply = line.recv(9)
+            ray = _is_ray(line)
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
         raise HeadwiseError(
             f"no cluster answers at {cluster.address!r} ({why}): start one with `ray start --head --port=6379`, or "
             "leave the address out to work on this machine"
         ) from None
-    if len(reply) < 4 or reply[3] != 4:
+    if not ray:
         raise HeadwiseError(
             f"what answers at {cluster.address!r} is not Ray: give the address that `ray start --head` printed"
         )
+
+
+# --- is it Ray that answers? ---------------------------------------------------------------------------------------
+# Ray itself asks for most of a minute, and complains on the way. One question in the bytes of gRPC tells at once.
+
+
+def _is_ray(line: socket.socket) -> bool:
+    """Whether what answers knows Ray's question for the cluster's id; one that wants a token first does know it."""
+    until = time.monotonic() + ANSWERS_WITHIN
+    line.settimeout(ANSWERS_WITHIN)
+    line.sendall(_question())
+    heard, begun = b"", False
+    while True:
+        if len(heard) > 3 and not begun and heard[3] != _SETTINGS:
+            return False  # not even HTTP/2
+        while len(heard) >= 9 and len(heard) >= (end := 9 + int.from_bytes(heard[:3], "big")):
+            begun = True
+            kind, flags, body, heard = heard[3], heard[4], heard[9:end], heard[end:]
+            # Ray's gRPC spells its fields out, name and value each behind its length.
+            _, found, status = body.partition(b"\x0bgrpc-status") if kind == _HEADERS else (b"", b"", b"")
+            if found:
+                return status[1 : 1 + status[0]] != _UNKNOWN
+            if kind in (_RESET, _GOODBYE) or (kind in (_HEADERS, _DATA) and flags & _LAST):
+                return False
+        line.settimeout(max(0.001, until - time.monotonic()))
+        if not (more := line.recv(4096)):
+            return False
+        heard += more
+
+
+def _question() -> bytes:
+    """The first bytes of a client of gRPC that asks for the cluster's id."""
+    fields = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": "/ray.rpc.NodeInfoGcsService/GetClusterId",
+        ":authority": "ray",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    spelled = "".join(f"\0{chr(len(name))}{name}{chr(len(value))}{value}" for name, value in fields.items())
+    nothing = bytes(5)  # a message without content, behind its length
+    return (
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+        + _frame(_SETTINGS, 0, 0)
+        + _frame(_HEADERS, 4, 1, spelled.encode())
+        + _frame(_DATA, _LAST, 1, nothing)
+    )
+
+
+def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+    return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
