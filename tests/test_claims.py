@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 import torch
 
-from headwise.claims import claim, claims, corrected, p_value, sign_flips
+from headwise.claims import claim, claims, corrected, flipped, p_value, sign_flips
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
 
@@ -28,6 +28,24 @@ def test_sign_flips_are_counted_out_for_few_clusters() -> None:
     assert sign_flips(values, which, draws=10, generator=keyed(0)) == (expected, 8)
     one = sign_flips(torch.ones(100), torch.zeros(100), draws=99, generator=keyed(0))
     assert one == (0.5, 2)  # one cluster can never be evidence
+
+
+def test_flips_of_many_means_are_those_of_each_alone_and_of_the_list() -> None:
+    """Few clusters: every turn of signs. Many: draws that come near the list of all 2¹⁷."""
+    g = keyed(0, "many means")
+    values = 0.4 + torch.randn(6, 3, generator=g).double()
+    p, flips = flipped(values, generator=g)
+    signs = torch.tensor(list(product((1.0, -1.0), repeat=6)), dtype=torch.float64)
+    assert flips == 64
+    assert p.tolist() == [
+        float((signs @ one >= one.sum() - 1e-9).double().mean()) for one in values.unbind(1)
+    ]
+    many = 0.2 + torch.randn(17, 1, generator=g).double()
+    turns = 1.0 - 2.0 * (torch.arange(2**17)[:, None] >> torch.arange(17) & 1).double()
+    exact = float((turns @ many >= many.sum() - 1e-9).double().mean())
+    drawn, flips = flipped(many, generator=g)
+    assert flips == 9999 and 0.01 < exact < 0.99
+    assert float(drawn) == pytest.approx(exact, abs=4 * (exact * (1 - exact) / 9999) ** 0.5 + 1e-4)
 
 
 @pytest.mark.parametrize("clusters", [8, 30])

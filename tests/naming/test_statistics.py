@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -49,6 +50,16 @@ def test_fisher_is_one_sided_and_needs_both_kinds() -> None:
     assert fisher(drawn(50, 0.9, 0), drawn(50, 0.1, 1)) < 1e-6
     assert fisher(drawn(50, 0.1, 1), drawn(50, 0.9, 0)) > 0.999
     assert fisher(np.ones(3, bool), np.ones(0, bool)) == 1.0
+
+
+def test_fisher_and_mcnemar_are_counted_over_all_outcomes() -> None:
+    """Which of nine cells hold, and which way each pair that differs goes: every one of them listed."""
+    one, other = np.array([1, 1, 1, 0], bool), np.array([1, 0, 0, 0, 0], bool)
+    ways = [sum(i < 4 for i in held) for held in combinations(range(9), 4)]
+    assert fisher(one, other) == pytest.approx(sum(in_first >= 3 for in_first in ways) / len(ways))
+    first, second = np.array([1, 1, 1, 0, 1, 0], bool), np.array([0, 0, 0, 1, 1, 0], bool)
+    turns = [sum(turn) for turn in product((0, 1), repeat=4)]
+    assert mcnemar(first, second) == pytest.approx(sum(gained >= 3 for gained in turns) / 16)
 
 
 def test_both_negatives_must_be_told_apart() -> None:

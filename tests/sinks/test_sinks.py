@@ -25,9 +25,7 @@ from headwise.sinks.find import AWAY, MIN_ROWS, Parking, find_parking, on_sinks,
 from headwise.sinks.proof import ProjectOut, _rotations, free_one_by_one, projection
 from headwise.sinks.result import SinksResult
 from headwise.sinks.signals import (
-    agreement,
     agreements,
-    cosine_distance,
     head_space,
     sink_bases,
     trace_parked,
@@ -113,40 +111,6 @@ def test_the_planted_control_signal_is_found_on_both_sides_with_its_writers(plan
     assert key.sources[0].distance < 1e-6
     # every head's key hears the one direction that the embedding shouts
     assert len(key.clusters) == 1 and key.sources[0].reading > 0.99
-
-
-def test_cosine_distance_is_zero_for_identical_and_about_one_for_random_signals() -> None:
-    generator = torch.Generator().manual_seed(0)
-    one = torch.randn(16, generator=generator, dtype=torch.float64)
-    same = one * torch.rand(9, 1, generator=generator, dtype=torch.float64).add(0.1)
-    assert float(cosine_distance(same)) == pytest.approx(0.0, abs=1e-12)
-    assert float(cosine_distance(-same)) == pytest.approx(0.0, abs=1e-12)
-    random = torch.randn(200, 64, generator=generator, dtype=torch.float64)
-    assert float(cosine_distance(random)) == pytest.approx(1.0, abs=0.01)
-
-
-def test_cosine_distance_of_a_resample_compares_no_prompt_with_itself() -> None:
-    vectors = torch.randn(5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    drawn = [0, 0, 2, 3, 3]
-    weights = torch.zeros(1, 5, dtype=torch.float64)
-    for i in drawn:
-        weights[0, i] += 1
-    pairs = [
-        1 - float(torch.cosine_similarity(vectors[i], vectors[j], dim=0))
-        for i in drawn
-        for j in drawn
-        if i != j
-    ]
-    assert float(cosine_distance(vectors, weights)[0]) == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)
-
-
-def test_agreement_is_compared_with_a_null_near_one() -> None:
-    vectors = torch.zeros(10, 32, dtype=torch.float64)
-    vectors[:, 3], vectors[:, 5] = 2.0, -1.0
-    found = agreement(vectors, torch.eye(32, dtype=torch.float64)[:6], [2] * 10, 0, "test")
-    assert found.controlled and found.distance.mean == pytest.approx(0.0, abs=1e-12)
-    assert found.shuffled == pytest.approx(1.0, abs=0.1)
-    assert found.others == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -389,13 +353,3 @@ def test_that_a_head_parks_is_an_exact_sign_test_over_prompts() -> None:
     assert (
         Parking(parking.token_ids, parking.sinks, parking.received, unseen).parks(0.5)[Head(0, 0)].p == 1 / 32
     )
-
-
-def test_signals_that_agree_are_told_from_the_same_strengths_anywhere() -> None:
-    g = torch.Generator().manual_seed(0)
-    common = torch.randn(16, generator=g).double()
-    near = common + 0.1 * torch.randn(6, 16, generator=g).double()
-    far = torch.randn(6, 16, generator=g).double()
-    agree, apart = (agreement(one, one[:0], [1], 0, "test").claim for one in (near, far))
-    assert agree is not None and agree.supported and agree.p == 1 / 200
-    assert apart is not None and not apart.supported
