@@ -59,7 +59,13 @@ def test_a_cell_is_the_command_and_python_of_its_explanation(
     assert json.loads(capsys.readouterr().out)["sentence"] == why.sentence
 
 
-def test_an_explanation_and_a_walk_are_saved_as_scripts_that_repeat_them(app: Served) -> None:
+def without_time(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name != "seconds"}
+
+
+def test_an_explanation_and_a_walk_are_saved_as_scripts_that_repeat_them(
+    app: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
     prompt, job, walk = app.read(PROMPT), "0" * 15 + "1", "0" * 15 + "2"
     asked = {"tab": TAB, "job": job, "prompt": prompt["id"], **CELL, "draws": 19, "seed": 4}
     assert app.ask("POST", "/api/explain", body=asked).status == 202
@@ -78,6 +84,13 @@ def test_an_explanation_and_a_walk_are_saved_as_scripts_that_repeat_them(app: Se
     ):
         _, names = ran(python)
         assert json.loads(json.dumps(names["circuit"].to_json())) == document
+    walks: list[dict[str, Any]] = [place, {"opened": ["MLP1@13"]}, {"opened": []}]
+    for steps in walks:
+        asked = {"tab": TAB, "prompt": prompt["id"], **steps}
+        told = without_time(app.ask("POST", "/api/walk", body=asked).data)
+        command = shlex.split(taken(app, "circuit", **steps)["command"])
+        assert main([*command[1:], "--json"]) == 0
+        assert without_time(json.loads(capsys.readouterr().out)) == told
 
 
 def test_the_bench_is_python_with_the_same_numbers(app: Served) -> None:

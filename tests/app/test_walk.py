@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from serving import TAB, Served, served
 from toy_answers import answer_lines, small_model
 
 from headwise.circuits.trace import trace
+from headwise.survey.collect import trace_many
+from headwise.toy.small_lm import DATA
 
 PROMPT = answer_lines(6)[0]["prompt"]
 
@@ -94,10 +97,49 @@ def test_a_walk_is_saved_as_its_document_its_page_and_as_graphml(app: Served, pr
 def test_a_circuit_of_a_run_is_saved_too(tmp_path: Path) -> None:
     circuit = trace(small_model(), PROMPT)
     circuit.save(tmp_path / "circuit.json")
-    with served(small_model(), (tmp_path,)) as app:
+    with served(small_model(), (tmp_path,), source=str(DATA)) as app:
         app.enter()
         document = app.ask("GET", "/api/runs/0/circuits/0").data
         assert app.ask("GET", "/api/runs/0/circuits/0.json").data == document
         graph = networkx.parse_graphml(app.ask("GET", "/api/runs/0/circuits/0.graphml").content.decode())
         assert len(graph.nodes) == len(document["nodes"])
-        assert app.ask("GET", "/api/runs/0/circuits/0.py").status == 404
+        python = app.ask("GET", "/api/runs/0/circuits/0.py").content.decode()
+        again = repeated(python)
+        for part in ("nodes", "edges", "counterfactuals", "answer_id", "wrong_id"):
+            assert again[part] == document[part]
+
+
+def repeated(python: str) -> Any:
+    """The document that a script makes."""
+    names: dict[str, Any] = {}
+    exec(python, names)
+    return json.loads(json.dumps(names["circuit"].to_json()))
+
+
+def test_a_circuit_of_many_is_saved_as_a_script_with_the_runs_settings(tmp_path: Path) -> None:
+    lines = tmp_path / "answers.jsonl"
+    lines.write_text("".join(json.dumps(one) + "\n" for one in answer_lines(3)))
+    trace_many(small_model(), lines, out=tmp_path / "run", mode="published", tau=0.2)
+    with served(small_model(), (tmp_path / "run",), source=str(DATA)) as app:
+        app.enter()
+        document = app.ask("GET", "/api/runs/0/circuits/1").data
+        assert document["edges"]
+        python = app.ask("GET", "/api/runs/0/circuits/1.py").content.decode()
+        assert "mode='published', tau=0.2" in python
+        again = repeated(python)
+        assert {one["id"] for one in again["nodes"]} == {one["id"] for one in document["nodes"]}
+        ends = ("source", "target", "side", "channels")
+        mine, told = (
+            sorted((*(str(one[end]) for end in ends), one["weight"]) for one in of["edges"])
+            for of in (again, document)
+        )
+        assert [one[:-1] for one in mine] == [one[:-1] for one in told]
+        assert [one[-1] for one in mine] == pytest.approx([one[-1] for one in told], abs=1e-5)
+
+
+def test_a_circuit_of_a_probability_has_no_script(tmp_path: Path) -> None:
+    trace(small_model(), PROMPT, top_k=2).save(tmp_path / "circuit.json")
+    with served(small_model(), (tmp_path,)) as app:
+        app.enter()
+        refused = app.ask("GET", "/api/runs/0/circuits/0.py")
+        assert refused.status == 404 and refused.data["hint"] == "take json, html or graphml"

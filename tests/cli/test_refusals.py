@@ -51,6 +51,8 @@ REFUSED = [
     (["attention", ""], "the prompt is empty"),
     (["attention", "x", "--top", "0"], "--top"),
     (["trace", "x", "--mode", "nope"], "'nope' is not one of 'exact', 'published'"),
+    (["trace", "x", "--open", "answer", "--tau", "0.1"], "--tau is not used with --open and --from"),
+    (["trace", "x", "--from", "L1H1@3<-1", "--verify"], "--verify is not used with --open and --from"),
     (["trace", "x", "--html", NOWHERE], "cannot be written"),
     (["trace", "x", "--save", NOWHERE], "cannot be written"),
     (["trace", "x", "--graphml", NOWHERE], "cannot be written"),

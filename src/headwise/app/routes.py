@@ -20,7 +20,7 @@ from headwise import jsons
 from headwise.app import patterns, wire, wire_edits, wire_runs
 from headwise.app.guard import refusal
 from headwise.app.memory import TooLarge, said_of_memory
-from headwise.app.results import CircuitMade, Gone, Result
+from headwise.app.results import Gone, Result
 from headwise.app.session import Session
 from headwise.app.tables import table_page
 from headwise.app.texts import keep_text, kept_text
@@ -159,7 +159,7 @@ def routes(session: Session) -> list[Route]:
 
     async def circuit(request: Request) -> Response:
         where = request.path_params["run"], request.path_params["number"]
-        return in_json((await run_in_threadpool(shelf.circuit, *where)).to_json())
+        return in_json((await run_in_threadpool(shelf.circuit, *where)).circuit.to_json())
 
     async def begin(request: Request) -> Response:
         asked = await body(request, wire_runs.AnyStudy)
@@ -177,8 +177,8 @@ def routes(session: Session) -> list[Route]:
 
     async def export_run(request: Request) -> Response:
         where = request.path_params["run"], request.path_params["number"]
-        circuit = await run_in_threadpool(shelf.circuit, *where)
-        return await exported(CircuitMade(circuit), request.path_params["kind"])
+        made = await run_in_threadpool(session.circuit_of_run, *where)
+        return await exported(made, request.path_params["kind"])
 
     async def left(_: Request) -> Response:
         return said(session.jobs.left())

@@ -11,6 +11,7 @@ import torch
 from starlette.concurrency import run_in_threadpool
 
 from headwise.app import wire, wire_edits
+from headwise.app.again import traced_again
 from headwise.app.bench import Bench, needed
 from headwise.app.events import Events
 from headwise.app.jobs import Jobs, Tell, ended
@@ -23,7 +24,7 @@ from headwise.app.results import CircuitMade, ExplanationMade, Gone, KeptResults
 from headwise.app.runs import Run
 from headwise.app.seen import app_state, heads_seen
 from headwise.app.shelf import Shelf, refused_by
-from headwise.app.takeaway import Takeaway
+from headwise.app.takeaway import Takeaway, loaded_by
 from headwise.app.walks import walked
 from headwise.circuits.circuit import Circuit
 from headwise.circuits.walk import Steps
@@ -310,6 +311,14 @@ class Session:
             place = asked.model_dump(include={"answer", "wrong", "root", "opened"})
             self.results.keep(asked.job, CircuitMade(circuit, self._script(kept, place, "circuit")))
         return circuit.to_json()
+
+    def circuit_of_run(self, index: int, number: int) -> CircuitMade:
+        """A circuit of a run folder, to be saved."""
+        found = self.shelf.circuit(index, number)
+        here = found.circuit.weight_hash == self.model.weight_hash
+        load = loaded_by(self.source, self.loading, self.model.origin) if here else repr(found.circuit.model)
+        python = traced_again(found, load)
+        return CircuitMade(found.circuit, None if python is None else lambda: python)
 
     async def edit(self, plan: wire_edits.EditPlan) -> wire_edits.EditSeen:
         """Change the running model; a newer plan of the same tab takes the place of an older one."""

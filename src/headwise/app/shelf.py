@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.app import wire_runs as wire
+from headwise.app.again import RunCircuit
 from headwise.app.runs import Run
 from headwise.app.studies import BegunStudy, Studies
 from headwise.app.tables import tables_of
@@ -125,16 +126,16 @@ class Shelf:
                 f"{strange[0]!r} is not among the run folders of this app: name it when the app is started"
             )
 
-    def circuit(self, index: int, number: int) -> Circuit:
+    def circuit(self, index: int, number: int) -> RunCircuit:
         """A circuit of a run: of one prompt of many, or the one that was traced whole."""
         run = self.run(index)
         file = run.file("circuit.json")
         if file is not None:
-            return Circuit.load(file)
+            return RunCircuit(Circuit.load(file))
         found = CircuitRun.load(run.path)
         if not 0 <= number < found.prompts.num_rows:
             raise HeadwiseError(f"the run has no prompt {number}: it has {found.prompts.num_rows}")
-        return found.circuit(number)
+        return RunCircuit(found.circuit(number), found.config["tau"], tabled=True)
 
     def _entry(self, index: int, run: Run, name: str) -> RunFolderEntry:
         fits = run.finished and run.weight_hash == self.weight_hash

@@ -16,6 +16,15 @@ from headwise.why.controls import DRAWS
 _SETTINGS = ("dtype", "device", "device_map", "max_memory", "offload_folder")
 
 
+def loaded_by(
+    source: str | None, loading: Sequence[str] = (), origin: Mapping[str, Any] | None = None
+) -> str:
+    """What ``headwise.load`` is given for the model at work."""
+    settings = {name: (origin or {}).get(name) for name in _SETTINGS} if loading else {}
+    how = [f"{name}={value!r}" for name, value in settings.items() if value is not None]
+    return ", ".join([*([] if source is None else [repr(source)]), *how])
+
+
 class Takeaway:
     """One place in the app, with a model that ``source`` names and the run folders that it mentions.
 
@@ -33,7 +42,7 @@ class Takeaway:
     ) -> None:
         """``prompt`` is what the model read, where that is not the text on the screen."""
         self.prompt, self.asked, self.source, self.loading = prompt, asked, source, loading
-        self.settings = {name: (origin or {}).get(name) for name in _SETTINGS} if loading else {}
+        self.load = loaded_by(source, loading, origin)
         self.features = [str(runs[index].path) for index in asked.features if index < len(runs)]
         self.names = None if asked.names is None or asked.names >= len(runs) else str(runs[asked.names].path)
         self.run = None if asked.run is None or asked.run >= len(runs) else str(runs[asked.run].path)
@@ -83,8 +92,13 @@ class Takeaway:
         return self._command("attention", asked.text, to=asked.key, query=asked.query, chat=asked.chat)
 
     def _trace(self) -> str:
-        asked = self.asked
-        return self._command("trace", asked.text, answer=asked.answer, wrong=asked.wrong, chat=asked.chat)
+        asked, walk = self.asked, {}
+        if self.run is None:
+            begin = [] if asked.root is not None else ["answer"]
+            walk = {"from": asked.root, "open": list(asked.opened) or begin}
+        return self._command(
+            "trace", asked.text, answer=asked.answer, wrong=asked.wrong, **walk, chat=asked.chat
+        )
 
     def _both(self) -> str:
         asked = self.asked
@@ -111,9 +125,7 @@ class Takeaway:
             if self.prompt is None
             else [f"prompt = {self.prompt!r}"]
         )
-        how = [f"{name}={value!r}" for name, value in self.settings.items() if value is not None]
-        model = ", ".join([*([] if self.source is None else [repr(self.source)]), *how])
-        return "\n".join(["import headwise", "", f"model = headwise.load({model})", *given, *lines, ""])
+        return "\n".join(["import headwise", "", f"model = headwise.load({self.load})", *given, *lines, ""])
 
     def _call(self, what: str, **settings: Any) -> str:
         given = [f"{name}={value!r}" for name, value in settings.items() if value not in (None, [], ())]

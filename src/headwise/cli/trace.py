@@ -15,11 +15,18 @@ from headwise.cli.prompts import read_prompt
 from headwise.cli.verb import new_app
 from headwise.files import write_text
 
+WALKED = (
+    *("prompt", "answer", "wrong", "opened", "begin", "top", "prompt_file", "chat", "names", "model"),
+    *("as_json", "html", "save", "graphml", "attribution_graph"),
+)
+"""What a walk takes."""
+
 app = new_app("Trace an answer to the circuit that made it.", loads=True)
 
 
 @app.command()
 def trace(
+    context: typer.Context,
     prompt: options.Prompt = None,
     answer: options.Answer = None,
     wrong: options.Wrong = None,
@@ -68,6 +75,19 @@ def trace(
     mlp_depth: Annotated[
         int, typer.Option(min=0, help="MLPs followed one behind the other; 0: none.", metavar="N")
     ] = 3,
+    opened: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--open",
+            help="Walk instead: open only this box, a head's cell (L9H6@14<-3), an MLP (MLP2@4) or the answer; may be "
+            "repeated.",
+            metavar="NODE",
+        ),
+    ] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", help="Walk from this cell (L9H6@14<-3), not from the answer.", metavar="NODE"),
+    ] = None,
     top: options.Top = 15,
     prompt_file: options.PromptFile = None,
     chat: options.Chat = False,
@@ -83,7 +103,11 @@ def trace(
     ] = None,
 ) -> None:
     """Trace an answer to the circuit that made it."""
+    walks = opened is not None or begin is not None
+    if walks:
+        options.refuse_unused(context, WALKED, "is not used with --open and --from")
     text = read_prompt(prompt, prompt_file)
+    from headwise.app.walks import walk_circuit
     from headwise.circuits.trace import trace as trace_prompt
     from headwise.progress import Working
     from headwise.show.circuits.terminal import circuit_summary
@@ -94,26 +118,30 @@ def trace(
     given = chat_prompt(loaded.tokenizer, text) if chat else text
     with Working("tracing") as progress:
         progress.stage("searching" + (" and verifying" if verify else ""))
-        circuit = trace_prompt(
-            loaded,
-            given,
-            answer=answer,
-            wrong=wrong,
-            top_k=top_k,
-            top_p=top_p,
-            mode=mode,
-            tau=tau,
-            basis=basis,
-            rule=rule,
-            verify=verify,
-            vectors=vectors,
-            start=start,
-            influence=influence,
-            mlp_cover=mlp_cover,
-            mlp_least=mlp_least,
-            mlp_floor=mlp_floor,
-            mlp_depth=mlp_depth,
-        )
+        if walks:
+            boxes = [one for one in opened or [] if one != "answer"]
+            circuit = walk_circuit(loaded, given, opened=boxes, root=begin, answer=answer, wrong=wrong)
+        else:
+            circuit = trace_prompt(
+                loaded,
+                given,
+                answer=answer,
+                wrong=wrong,
+                top_k=top_k,
+                top_p=top_p,
+                mode=mode,
+                tau=tau,
+                basis=basis,
+                rule=rule,
+                verify=verify,
+                vectors=vectors,
+                start=start,
+                influence=influence,
+                mlp_cover=mlp_cover,
+                mlp_least=mlp_least,
+                mlp_floor=mlp_floor,
+                mlp_depth=mlp_depth,
+            )
     if known is not None:
         circuit = circuit.with_names(known)
     if save is not None:

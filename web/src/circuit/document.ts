@@ -50,6 +50,7 @@ export interface CircuitDocument {
   prompt: string | null;
   tokens: readonly string[];
   answer: string | null;
+  answer_id?: number | null;
   wrong: string | null;
   difference?: number | null;
   top?: string | null;

@@ -205,7 +205,7 @@ const Whole = ({ server, state, place, go, run }: Shared & { run: number }) => {
         <button type="button" class="small" onClick={() => go({ run: null, circuit: 0 })}>
           back to the walk
         </button>
-        <Takeaway server={server} place={place} state={state} made={data && made} forms={['json', 'graphml']} />
+        <Takeaway server={server} place={place} state={state} made={data && made} forms={data?.answer?.includes(' / ') || data?.answer_id === null ? ['json', 'graphml'] : ['json', 'py', 'graphml']} />
       </div>
       <Alert trouble={trouble} />
       {data ? (

@@ -1,4 +1,4 @@
-/*! headwise, from sources a76caa8594d875efc02a02a9999f0378c53a890b0abed95e8f20cd3c2daa1b8c
+/*! headwise, from sources 0b8449b68616c2db850365f17e95e78635a56f486cfc3f4b808562a1867115de
 
 preact 11.2.0 (MIT)
 
