@@ -9,8 +9,8 @@ at other offsets. Prints the rate of false "supported" with its Wilson interval,
 5 %, and beside it the rate for planted effects of three sizes.
 
 Claims that rest on the same test have one trial: effects over a task, sinks' removal and what is exclusive to a family
-(own) are sign flips over clusters; a whole circuit, what an explanation and the bench say of attention and answer, and
-label-free features are ranks among draws, as swaps are. Families have a benchmark of their own,
+(own) are sign flips over clusters; what an explanation and the bench say of attention and answer, and label-free
+features are ranks among draws, as swaps are. Families have a benchmark of their own,
 ``calibration_families.py``, with more kinds of data.
 """
 
@@ -27,10 +27,12 @@ from torch import Tensor
 
 from calibration_data import (  # pyright: ignore[reportMissingImports]
     SLOTS,
+    circuit_of_firings,
     copies_at_other_offsets,
     exclusive_to_a_family,
     head_in_two_families,
     name_of_nothing,
+    names_of_two_families,
     parked_on_half,
     random_model,
     role_by_distance,
@@ -308,6 +310,7 @@ TRIALS: dict[str, tuple[Trial, tuple[float, float, float]]] = {
     "swap, Gaussian streams": (swap_of_a_feature, (0.5, 1.5, 3.0)),
     "sparse, Gaussian streams": (sparse_channels, (1.0, 2.0, 4.0)),
     "own or other's, wordings": (exclusive_to_a_family, (1.0, 2.0, 3.0)),
+    "names of two families": (names_of_two_families, (0.5, 1.0, 2.0)),
     "same in two families": (head_in_two_families, (0.05, 0.1, 0.3)),
     "sink, frequent token": (sink_or_frequent_token, (0.5, 1.0, 2.0)),
     "name, random cells": (name_of_nothing, (0.1, 0.3, 0.5)),
@@ -317,6 +320,7 @@ TRIALS: dict[str, tuple[Trial, tuple[float, float, float]]] = {
     "head, random model": (head_of_a_random_model, (0.3, 1.0, 3.0)),
     "swap, random model": (swap_in_a_random_model, (0.3, 1.0, 3.0)),
     "sparse, random model": (sparse_in_a_random_model, (1.0, 2.0, 4.0)),
+    "circuit, other firings": (circuit_of_firings, (0.5, 1.0, 2.0)),
     "families, other offsets": (copies_at_other_offsets, (0.3, 0.6, 0.9)),
     "label, within wordings": (label_within_wordings, (0.3, 0.6, 1.2)),
     "mean, sign flips": (mean_by_flips, (0.3, 0.6, 1.0)),

@@ -11,11 +11,13 @@ from scipy import sparse
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from headwise.claims import corrected
+from headwise.circuits.faithfulness import matched_circuits
+from headwise.claims import corrected, p_value
 from headwise.contrast.role_claims import places_of, role_claims
 from headwise.families.cluster import cluster
 from headwise.families.compare import Incoming, compare
 from headwise.families.distance import jaccard
+from headwise.families.exchange import ClusterExchange
 from headwise.families.halves import exchanged
 from headwise.families.null import null_tests
 from headwise.model.model import Model
@@ -24,6 +26,7 @@ from headwise.randomness import keyed
 from headwise.sinks.find import Parking
 from headwise.sinks.matched import exchanged as sink_exchanged
 from headwise.sinks.signals import agreement
+from headwise.types import Cell, Head
 
 LEVEL = 0.05
 WIDTH = 16
@@ -51,6 +54,34 @@ def head_in_two_families(effect: float, seed: int) -> bool:
         ones.append(Incoming(f"L0H{head}", "key", np.arange(80), units))
     found = compare(ones, families, [0, 40], [(0, 1)], clusters=wording, seed=seed)
     return any(one.verdict == "the same" for one in found)
+
+
+def names_of_two_families(effect: float, seed: int) -> bool:
+    """Ten names in two families of six wordings each, which nearly always or hardly ever hold them; with an effect the
+    first is held more often in one family."""
+    g = np.random.default_rng([seed, 8])
+    wording = np.repeat(np.arange(12), 6)
+    chance = g.beta(0.3, 0.3, (10, 12))
+    chance[0] = np.clip(chance[0] + effect * np.where(np.arange(12) % 2, -0.5, 0.5), 0, 1)
+    held, own = g.random((10, 72)) < chance[:, wording], wording % 2 == 0
+    p, _ = ClusterExchange.of(own, ~own, wording).p_values(held, keyed(seed, "names"))
+    return any(q <= LEVEL for q in corrected(p.tolist()))
+
+
+def circuit_of_firings(effect: float, seed: int) -> bool:
+    """Four firings of two layers, what each does drawn for itself; with an effect those of the circuit do more."""
+    g = keyed(seed, "circuit")
+    rows = {(layer, 5): torch.rand(4, 6, generator=g) for layer in range(2)}
+    does = torch.randn(2, 4, 6, generator=g)
+    cells = [Cell(Head(layer, head), 5, key) for layer in range(2) for head in range(4) for key in range(6)]
+    inside = frozenset(cells[i] for i in torch.randperm(len(cells), generator=g)[:4].tolist())
+    for cell in inside:
+        does[cell.head.layer, cell.head.index, cell.key] += effect
+    real, *drawn = (
+        sum(float(does[cell.head.layer, cell.head.index, cell.key]) for cell in one)
+        for one in (inside, *matched_circuits(inside, rows, 99, seed))
+    )
+    return p_value(real, drawn) <= LEVEL
 
 
 def sink_or_frequent_token(effect: float, seed: int) -> bool:

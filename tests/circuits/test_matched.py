@@ -11,7 +11,7 @@ from tiny import tiny
 from tiny_circuits import largest_circuit
 from torch import Tensor
 
-from headwise.circuits.faithfulness import NEAR, _matched, _matched_circuits, faithfulness, rows_of
+from headwise.circuits.faithfulness import NEAR, _matched, faithfulness, matched_circuits, rows_of
 from headwise.claims import p_value
 from headwise.intervals import wilson
 from headwise.randomness import keyed
@@ -48,7 +48,7 @@ def test_every_matched_circuit_comes_as_often_as_listing_its_draws_says() -> Non
     for made, share in expected.items():
         assert abs(drawn.count(made) / 4000 - share) < 4.5 * sqrt(share * (1 - share) / 4000)
     # All but the circuit itself and none twice, where they are fewer than are asked for.
-    every = _matched_circuits(inside, rows, 60, seed=0)
+    every = matched_circuits(inside, rows, 60, seed=0)
     assert len(every) == len(set(every)) == len(expected) - 1 and inside not in every
 
 
@@ -93,7 +93,7 @@ def test_circuits_that_do_no_more_than_others_are_rarely_told_from_them(size: in
         inside = frozenset(cells[i] for i in torch.randperm(len(cells), generator=g)[:size].tolist())
         drawn = [
             sum(float(does[c.head.layer, c.head.index, c.key]) for c in one)
-            for one in _matched_circuits(inside, rows, 20, seed)
+            for one in matched_circuits(inside, rows, 20, seed)
         ]
         real = sum(float(does[c.head.layer, c.head.index, c.key]) for c in inside)
         for effect in rate:

@@ -149,7 +149,7 @@ def faithfulness(
     ]
     queries = sorted({cell.query for cell in inside})
     rows = rows_of(model, circuit.token_ids, queries, circuit.start)
-    like = _matched_circuits(inside, rows, draws, seed)
+    like = matched_circuits(inside, rows, draws, seed)
     every = [_ablation(frozenset(), outside=outside) for outside in (False, True)]
     own = [_ablation(inside, outside=outside) for outside in (True, False)]
     compared = [_ablation(one, outside=o) for some in (drawn, like) for o in (True, False) for one in some]
@@ -226,7 +226,7 @@ def _random_like(inside: Firings, heads: int, generator: torch.Generator) -> Fir
     return frozenset(drawn)
 
 
-def _matched_circuits(inside: Firings, rows: AttentionOfRows, draws: int, seed: int) -> list[Firings]:
+def matched_circuits(inside: Firings, rows: AttentionOfRows, draws: int, seed: int) -> list[Firings]:
     """So many matched circuits that are not the circuit, no two alike; where fewer are found, those.
 
     A circuit of one firing has five matched ones, and does more than all of them once in six: however often they are

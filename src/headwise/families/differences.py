@@ -1,9 +1,11 @@
 """What two families do differently, in words: which named signals one of them holds and the other does not, tested.
 
-Of prompts with the same wording circuits are alike, so prompts are not independent. Where another label crosses the two
-families, its values are the units: per value, the share of circuits that hold a signal in one family less that in the
-other, by an exact sign test. Without such a label the prompts are the units, by Fisher's exact test. Families that
-were cut from these very signals cannot be tested by them: then shares are told, and no p.
+Of prompts with the same wording circuits are alike, so prompts are not independent: wordings are the units, and what a
+family has more is held against the same with families exchanged in whole wordings
+(:mod:`headwise.families.exchange`). Prompts without a wording have the label of most values that crosses the families
+for units, or else what they share (an entity, a pair). Only prompts that share nothing count one by one, by Fisher's
+exact test. Where there are too few units for any p of 5 %, nothing can be supported, and the paragraph says so.
+Families that were cut from these very signals cannot be tested by them: then shares are told, and no p.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import binomtest, fisher_exact
+from scipy.stats import fisher_exact
 
 from headwise.claims import corrected
 from headwise.families.aggregate import written
+from headwise.families.exchange import ClusterExchange
 from headwise.known_names import KnownName, KnownNames, writer_id
+from headwise.randomness import keyed
 from headwise.strings import counted
+from headwise.tasks.clusters import NAMES, WORDINGS
 from headwise.types import Claim, Component, Head
 
 if TYPE_CHECKING:
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
 COMPARED = 4
 """The largest families, of which all pairs are compared."""
 FEWEST_UNITS = 6
-"""Values of a label below which a sign test cannot reach 5 %."""
+"""Values of a label that both families must have for it to be taken for the unit: with fewer, none reaches 5 %."""
 LEVEL = 0.05
 LARGE = 0.5
 """A difference of shares that is told where no test applies."""
@@ -55,6 +60,10 @@ class Difference:
     """The share of the second's."""
     units: int
     """How many prompts, or values of a label, were compared."""
+    draws: int
+    """Ways to exchange them that were gone through or drawn; 0 where the test has a closed form, or there is none."""
+    least: float
+    """The smallest p that so many units leave."""
     p: float | None
     """Of the test; None where families were cut from these signals."""
     q: float | None = None
@@ -68,7 +77,7 @@ class Difference:
         if self.p is None or self.q is None:
             return None
         told = self.q <= LEVEL and self.share_first != self.share_second
-        return Claim(self.null, 0, self.p, self.q, GROUP, told)
+        return Claim(self.null, self.draws, self.p, self.q, GROUP, told)
 
     @property
     def differs(self) -> bool:
@@ -120,12 +129,8 @@ def find_differences(found: FamiliesResult, names: KnownNames) -> FamilyDifferen
     held = _held(found, names)
     largest = sorted(found.families, key=lambda f: (-f.size, f.family))[:COMPARED]
     pairs = [(a.family, b.family) for a, b in combinations(sorted(largest, key=lambda f: f.family), 2)]
-    label, tested = _crossing(found, pairs), found.grouped_by is not None
-    made = [
-        _difference(found, names.by_signal[key], rows, pair, label, tested)
-        for key, rows in held.items()
-        for pair in pairs
-    ]
+    label, tested = _unit(found, pairs), found.grouped_by is not None
+    made = [one for pair in pairs for one in _of_pair(found, names, held, pair, label, tested)]
     if tested and made:
         qs = corrected([1.0 if one.p is None else one.p for one in made])
         made = [replace(one, q=q) for one, q in zip(made, qs, strict=True)]
@@ -156,62 +161,81 @@ def _held(found: FamiliesResult, names: KnownNames) -> dict[str, np.ndarray]:
     return made
 
 
+def _unit(found: FamiliesResult, pairs: Sequence[tuple[int, int]]) -> str | None:
+    """The label whose values are the units: the wording, or what crosses the families, or what prompts share."""
+    shared = _shared(found)
+    wording = next((name for name in WORDINGS if name in shared), None)
+    crossing = _crossing(found, pairs) if wording is None else None
+    others = sorted(shared, key=lambda name: (len(set(shared[name])), name))
+    return wording or crossing or next(iter(others), None)
+
+
+def _shared(found: FamiliesResult) -> dict[str, list[str]]:
+    """Labels that say what prompts share, and do not name each of them; the families' own label is none of them."""
+    labels = [found.run.labels[int(prompt)] for prompt in found.incidence.prompts]
+    known = [n for n in NAMES if n != found.grouped_by and all(n in one for one in labels)]
+    values = {name: [str(one[name]) for one in labels] for name in known}
+    return {name: some for name, some in values.items() if 2 <= len(set(some)) < len(some)}
+
+
 def _crossing(found: FamiliesResult, pairs: Sequence[tuple[int, int]]) -> str | None:
-    """The label of most values that every pair of families shares, if there are enough for a sign test."""
+    """The label of most values that every pair of families shares, if they are enough."""
     best: tuple[int, str] | None = None
     for label, values in found.groups.items():
         if label == found.grouped_by:
             continue
-        shared = [len(set(values[found.labels == a]) & set(values[found.labels == b])) for a, b in pairs]
-        least = min(shared, default=0)
+        both = [len(set(values[found.labels == a]) & set(values[found.labels == b])) for a, b in pairs]
+        least = min(both, default=0)
         if least >= FEWEST_UNITS and (best is None or least > best[0]):
             best = (least, label)
     return None if best is None else best[1]
 
 
-def _difference(
+def _of_pair(
     found: FamiliesResult,
-    name: KnownName,
-    rows: np.ndarray,
+    names: KnownNames,
+    held: dict[str, np.ndarray],
     pair: tuple[int, int],
     label: str | None,
     tested: bool,
-) -> Difference:
+) -> list[Difference]:
+    """Every name in the circuits of two families."""
     first, second = (found.labels == one for one in pair)
-    shares = [float(rows[some].mean()) for some in (first, second)]
+    rows = np.array(list(held.values()), dtype=bool).reshape(len(held), len(first))
     if label is None:
-        units, p = int(first.sum() + second.sum()), _fisher(rows, first, second)
+        units, draws, least, null = int(first.sum() + second.sum()), 0, 0.0, PROMPTS
+        p = [_fisher(one, first, second) for one in rows] if tested else []
     else:
-        values = found.groups[label]
-        both = sorted(set(values[first]) & set(values[second]))
-        gaps = [rows[first & (values == v)].mean() - rows[second & (values == v)].mean() for v in both]
-        units, p = len(both), _signs(gaps)
-    return Difference(
-        first=pair[0],
-        second=pair[1],
-        name=name,
-        share_first=shares[0],
-        share_second=shares[1],
-        units=units,
-        p=p if tested else None,
-        null=PROMPTS if label is None else f"the sign of the difference within each value of {label}",
-    )
+        values = _shared(found).get(label)
+        clusters = np.unique(found.groups[label] if values is None else values, return_inverse=True)[1]
+        exchange = ClusterExchange.of(first, second, clusters)
+        units, least = len(exchange), exchange.least
+        null = f"families exchanged within each value of {label}, or between those that hold one of them"
+        p, draws = [], 0
+        if tested:
+            found_p, draws = exchange.p_values(rows, keyed(found.settings["seed"], "names", *pair))
+            p = found_p.tolist()
+    return [
+        Difference(
+            first=pair[0],
+            second=pair[1],
+            name=names.by_signal[key],
+            share_first=float(one[first].mean()),
+            share_second=float(one[second].mean()),
+            units=units,
+            draws=draws,
+            least=least,
+            p=p[number] if tested else None,
+            null=null,
+        )
+        for number, (key, one) in enumerate(zip(held, rows, strict=True))
+    ]
 
 
 def _fisher(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> float:
     table = [[int(rows[some].sum()), int((~rows[some]).sum())] for some in (first, second)]
     found: Any = fisher_exact(table)
     return float(found.pvalue)
-
-
-def _signs(gaps: Sequence[float]) -> float:
-    """Two-sided; units without a difference say nothing.
-
-    >>> _signs([0.5] * 6), _signs([0.5, -0.5, 0.0])
-    (0.03125, 1.0)
-    """
-    more, less = sum(g > 0 for g in gaps), sum(g < 0 for g in gaps)
-    return float(binomtest(more, more + less).pvalue) if more + less else 1.0
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
@@ -227,6 +251,11 @@ def _paragraph(
     said = [f"{first.name} and {second.name} ({first.size} and {second.size} circuits)."]
     if not mine:
         said.append("Nothing that has a name occurs in their circuits.")
+    elif tested and mine[0].least > LEVEL:
+        few = f"{how} are too few: however different, p is at least {mine[0].least:.2g}"
+        said.append(
+            f"Of {counted(len(mine), 'name')} that occur, none can be shown to tell them apart ({few})."
+        )
     elif not apart:
         test = f" at 5 % over {how}" if tested else ""
         said.append(f"Of {counted(len(mine), 'name')} that occur, none tells them apart{test}.")
