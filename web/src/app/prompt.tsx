@@ -1,5 +1,6 @@
 // The start: type a prompt, see its tokens while typing and the model's answer once it is read.
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Caption } from '../kit/caption';
 import { pieces } from '../text';
 import { Answers } from './answers';
 import { Alert } from './alert';
@@ -37,6 +38,9 @@ export const PromptScreen = ({ server, state, go, place, prompt, trouble }: Shar
   return (
     <section class="prompt-screen">
       <h1>Why does this head attend here?</h1>
+      <p class="soft">
+        <Caption of="start" />
+      </p>
       <form
         onSubmit={(event) => {
           event.preventDefault();

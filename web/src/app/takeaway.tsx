@@ -85,7 +85,18 @@ const snapshot = (glossary: PageGlossary | undefined): string => {
     one.replaceWith(image);
   });
   copy.querySelectorAll('[data-num],[data-say]').forEach((one) => one.setAttribute('title', saidOf(one, glossary)));
-  copy.querySelectorAll('iframe, .app-bar nav, .takeaway, .theme, .tip').forEach((one) => one.remove());
+  // What was chosen and typed is no part of the markup.
+  const chosen = [...root.querySelectorAll<HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>('input, select, textarea')];
+  copy.querySelectorAll('input, select, textarea').forEach((one, i) => {
+    const { value } = chosen[i] ?? { value: '' };
+    one.querySelectorAll('option').forEach((option) => option.toggleAttribute('selected', option.value === value));
+    if (one.tagName === 'TEXTAREA') one.textContent = value;
+    if (one.tagName === 'INPUT') one.setAttribute('value', value);
+    one.toggleAttribute('checked', (chosen[i] as HTMLInputElement).checked === true);
+  });
+  // Its pictures are of these colours.
+  copy.dataset['theme'] = root.dataset['theme'] ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+  copy.querySelectorAll('iframe, .app-bar nav, .takeaway, .theme, .tip, .fills').forEach((one) => one.remove());
   copy.querySelectorAll('button, input, select, textarea').forEach((one) => one.setAttribute('disabled', ''));
   made.body.className = document.body.className;
   made.body.append(copy);

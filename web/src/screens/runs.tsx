@@ -58,6 +58,8 @@ const Saved = ({ run, page, go }: { run: number; page: string } & Pick<Shared, '
     addEventListener('message', heard);
     return () => removeEventListener('message', heard);
   }, [go]);
+  // The list of folders may be long.
+  useEffect(() => frame.current?.scrollIntoView(), []);
   return <iframe ref={frame} key={page} class="saved-page" sandbox="allow-scripts" src={`/api/runs/${run}/${encodeURIComponent(page)}`} title={`Saved page ${readable(page)}`} />;
 };
 
@@ -95,6 +97,11 @@ const STEP = 50;
 
 const Table = ({ server, run, place, go }: { run: RunSeen } & Pick<Shared, 'server' | 'place' | 'go'>) => {
   const [seen, setSeen] = useState<TableSeen | null>(null);
+  const box = useRef<HTMLElement>(null);
+  // The list of folders may be long: what was chosen in it comes into sight once it is there.
+  useEffect(() => {
+    if (seen) box.current?.scrollIntoView();
+  }, [seen === null]);
   const [trouble, setTrouble] = useState<Trouble | null>(null);
   const { table, words, order, start } = place;
   const [column, down] = [order.replace(/^-/, ''), order.startsWith('-')];
@@ -122,7 +129,7 @@ const Table = ({ server, run, place, go }: { run: RunSeen } & Pick<Shared, 'serv
   const bank = fits && ['features', 'unlabelled'].includes(kind ?? '') ? { features: [index] } : {};
   const turn = (name: string) => go({ order: column !== name ? `-${name}` : down ? name : '', start: 0 }, 'replace');
   return (
-    <section class="run-table">
+    <section class="run-table" ref={box}>
       <h2>{isolated(readable(table))}</h2>
       <div class="row-of-controls">
         <label>
@@ -165,7 +172,7 @@ const Table = ({ server, run, place, go }: { run: RunSeen } & Pick<Shared, 'serv
                   <td>
                     {row.place['p'] || (row.place['h'] && place.text) ? (
                       <button type="button" class="small explain" onClick={() => go({ ...placeFrom(row.place), run: null, ...bank })}>
-                        {row.place['h'] ? 'why?' : 'read'}
+                        {row.place['h'] ? 'why?' : 'all heads'}
                       </button>
                     ) : null}
                     {row.place['c'] ? (

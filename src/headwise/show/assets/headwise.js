@@ -1,4 +1,4 @@
-/*! headwise, from sources 0b8449b68616c2db850365f17e95e78635a56f486cfc3f4b808562a1867115de
+/*! headwise, from sources b50686c43607950dc31ae4803631c9080a22ea65cb80da7f4ad9cf7ff38f5e6c
 
 preact 11.2.0 (MIT)
 
