@@ -89,8 +89,8 @@ const SideTable = ({ data, side, hidden, host }: { data: ExplanationDocument; si
         <table class="heat" role="grid" aria-label={`${SIDE_WORDS[side].title}: log-odds of writers by channels`} ref={box} onKeyDown={(event) => move(event, box.current)} onFocusIn={(event) => stopAt(event, box.current)}>
           <colgroup>
             <col class="c-writer" />
-            {columns.map(() => (
-              <col />
+            {columns.map(({ block }) => (
+              <col class={block ? 'c-block' : ''} />
             ))}
             <col class="c-bar" />
             <col class="c-sum" />
@@ -228,13 +228,13 @@ const Entry = ({ line, data, columns, strongest, range, host }: Omit<GroupProps,
             {spoken(row.writer, row.count)}
             {row.cause ? <span class="mark">cause</span> : null}
           </span>
-          <Beside row={row} />
-          {tag?.text ? <span class="role">{tag.verdict}</span> : null}
           {explains ? (
             <button type="button" class="small explain" onClick={() => host.explain?.({ head: row.writer, query: data.query, key: row.reads ?? 0 })}>
               why?
             </button>
           ) : null}
+          <Beside row={row} />
+          {tag?.text ? <span class="role">{tag.verdict}</span> : null}
         </th>
         {values.map((value, i) => {
           const column = columns[i] as Column;
