@@ -77,7 +77,9 @@ def test_a_silent_head_is_pythons_silent_head(app: Served, why: Explanation, pro
     top = max(got["top"], key=lambda one: one["after"])
     assert top["after"] == pytest.approx(float(chances.max()), abs=1e-6)
     assert [one["name"] for one in got["controls"]] == ["heads"]
-    assert got["controls"][0]["tried"] == 19
+    # Every other head of the layer once, and none again: of so few, one does the most by chance too often.
+    assert got["controls"][0]["tried"] == model.n_heads - 1
+    assert got["controls"][0]["p"] >= 1 / model.n_heads
     everywhere = tried(app, why, prompt, {"kind": "silence", "head": "L0H0"}).data
     assert everywhere["predicted"] is None  # it reaches the cell through the model
 

@@ -122,6 +122,19 @@ def test_draws_are_keyed() -> None:
         assert a.p == b.p == (1 + int((a.left <= found.after + 1e-9).sum())) / 41
 
 
+def test_more_draws_are_more_tries_in_the_model_and_the_first_stay_the_same() -> None:
+    """What is said of the answer honours the number of draws: 99 tries reach p .01, where 19 reach .05."""
+    model, ids = tiny("llama"), prompts_of(9)[0]
+    few, many = (explain(model, ids, head="L3H1", query=-1, draws=draws) for draws in (999, 4999))
+    assert few.proof.controls and len(few.proof.controls) == len(many.proof.controls)
+    for a, b in zip(few.proof.controls, many.proof.controls, strict=True):
+        assert (len(a.left), len(a.effects), len(b.left), len(b.effects)) == (999, 19, 4999, 99)
+        assert b.effects[:19] == pytest.approx(a.effects, abs=1e-5)
+        assert b.answer_p is not None and round(b.answer_p * 100) == pytest.approx(b.answer_p * 100)
+    claim = many.verdict.matters.claim
+    assert claim is not None and claim.draws == 99
+
+
 def test_of_too_few_writers_nobody_can_say_whether_it_is_these() -> None:
     """Low layers have few MLPs: the best of ten would be called specific one time in ten."""
     up, _ = _tables(tiny("llama", torch.float64))

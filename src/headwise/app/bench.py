@@ -28,7 +28,7 @@ from headwise.tracing.table import log_odds_table
 from headwise.types import Cell, Claim, Head
 from headwise.validation import check
 from headwise.why.consequence import set_row, without_cell
-from headwise.why.controls import TRIED, Control
+from headwise.why.controls import Control, tried_of
 from headwise.why.proof import LEAST, NULL, Spread
 from headwise.why.question import Answer, PromptReading, find_answer
 from headwise.why.what import features_here
@@ -187,10 +187,11 @@ class Bench:
 
     def _controls(self, drawn: Sequence[Control]) -> list[tuple[Control | None, list[list[Edit]]]]:
         """Plans of every kind of control; heads and edges are exchanged in each."""
-        exchanged = [self._exchanged(draw) for draw in range(TRIED)]
+        tried = tried_of(self.plan.draws)
         if not self.changes:
-            plans = [plan for plan in exchanged if plan is not None]
+            plans = [plan for plan in map(self._exchanged, self._unlike(tried)) if plan is not None]
             return [(None, plans)] if plans else []
+        exchanged = [self._exchanged(draw) for draw in range(tried)]
         made: list[tuple[Control | None, list[list[Edit]]]] = []
         for control in drawn:
             rows = [set_row(self.up, self.cell, row) for row in control.tried]
@@ -198,20 +199,37 @@ class Bench:
             made.append((control, plans))
         return made
 
-    def _exchanged(self, draw: int) -> list[Edit] | None:
-        """Every head's edit in another head of its layer, every edge in other channels; None where there is no other
-        head."""
+    def _unlike(self, tried: int) -> list[int]:
+        """The draws in which no other heads come again: of the eight others in a layer of nine, a head is the most by
+        chance once in nine, however often they are drawn. Other channels of an edge are never all drawn."""
+        if self.edges:
+            return list(range(tried))
+        seen: dict[tuple[Head, ...] | None, int] = {}
+        for draw in range(tried):
+            seen.setdefault(self._other_heads(draw), draw)
+        return list(seen.values())
+
+    def _other_heads(self, draw: int) -> tuple[Head, ...] | None:
+        """For every head that is edited another of its layer; None where there is none."""
         mine = {one_head(one, self.cell) for one in self.of_heads} | {self.cell.head}
-        made: list[Edit] = [edit for one in self.edges for edit in self._of_edge(one, draw)]
+        made = []
         for number, asked in enumerate(self.of_heads):
-            head = one_head(asked, self.cell)
-            free = [Head(head.layer, i) for i in range(self.model.n_heads)]
-            free = [one for one in free if one not in mine]
+            layer = one_head(asked, self.cell).layer
+            free = [one for one in (Head(layer, i) for i in range(self.model.n_heads)) if one not in mine]
             if not free:
                 return None
             order = torch.randperm(len(free), generator=keyed(self.plan.seed, "bench", number, draw))
-            made.append(self._of_head(asked, free[int(order[0])]))
-        return made
+            made.append(free[int(order[0])])
+        return tuple(made)
+
+    def _exchanged(self, draw: int) -> list[Edit] | None:
+        """Every head's edit in another head of its layer, every edge in other channels; None where there is no other
+        head."""
+        others = self._other_heads(draw)
+        if others is None:
+            return None
+        made: list[Edit] = [edit for one in self.edges for edit in self._of_edge(one, draw)]
+        return [*made, *map(self._of_head, self.of_heads, others)]
 
     def _control(
         self,

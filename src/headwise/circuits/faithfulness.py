@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 NEAR = 5
 """Other firings nearest in attention: a matched circuit has one of them or the firing itself."""
+RANDOM = 20
+"""Random circuits, at most: they stand beside the claims and decide nothing."""
 TRIES = 10
 """Draws per matched circuit that is wanted: as none counts twice, there may be fewer than that."""
 NULL = f"circuits, each firing kept or exchanged for one of the {NEAR} nearest in attention of its layer and query"
@@ -129,7 +131,7 @@ def faithfulness(
         Prompts of the same number of tokens, from which the messages of everything outside are taken over; by default
         the same tokens in four other orders.
     draws:
-        Matched circuits to compare with, no two alike, and as many random ones. With fewer than 20 no claim can be
+        Matched circuits to compare with, no two alike, and up to 20 random ones. With fewer than 20 no claim can be
         supported; a circuit of one firing has no more than five.
     seed:
         The seed of everything random.
@@ -145,7 +147,8 @@ def faithfulness(
         raise HeadwiseError("this circuit has no head: there is nothing to ablate")
     inside = frozenset(Cell(Head(n.layer, n.head or 0), n.query, n.key) for n in heads)
     drawn = [
-        _random_like(inside, model.n_heads, keyed(seed, "random circuit", draw)) for draw in range(draws)
+        _random_like(inside, model.n_heads, keyed(seed, "random circuit", draw))
+        for draw in range(min(draws, RANDOM))
     ]
     queries = sorted({cell.query for cell in inside})
     rows = rows_of(model, circuit.token_ids, queries, circuit.start)

@@ -70,7 +70,7 @@ def explain(
     ] = "sequential",
     tau: options.Tau = None,
     basis: options.Basis = "singular",
-    draws: options.Draws = 999,
+    draws: options.ControlDraws = 999,
     seed: options.Seed = 0,
     prompt_file: options.PromptFile = None,
     chat: options.Chat = False,

@@ -351,6 +351,14 @@ Basis = Annotated[
     typer.Option(help="Which channels; balanced ones need `headwise calibrate`."),
 ]
 Draws = Annotated[int, typer.Option(min=1, help="Random controls.", metavar="N")]
+ControlDraws = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Random controls of each kind; one in 50, at least 19, is tried in the model for the answer.",
+        metavar="N",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", metavar="N", callback=_seed)]
 Top = Annotated[int, typer.Option(min=1, help="How many rows to show.", metavar="N")]
 

@@ -34,8 +34,9 @@ POOL = 128
 """Other writers, of heads and of all else, from which sets are drawn."""
 SETS = 20
 """Sets of writers that there must be for one of them to be one in twenty."""
-TRIED = 19
-"""Draws of each control that are tried in the model itself, for their effect on the answer: p can just reach .05."""
+TRIED, ONE_IN = 19, 50
+"""Of the draws of each control one in fifty is tried in the model itself, for its effect on the answer, and at least
+19: p can then just reach .05. Each costs a pass of what comes after the query, and 999 by the algebra cost less."""
 WHOLE = "as many other writers, scaled to the same length or as they are, whichever takes more"
 TEXTS = {
     "channels": "the same writers in channels that the cause does not use, scaled to the same length",
@@ -53,7 +54,7 @@ class Control:
     """[draws]"""
     p: float
     tried: Tensor
-    """[≤ 19, T]: the first draws' whole rows of attention."""
+    """[tried, T]: the first draws' whole rows of attention."""
     text: str
     """What is removed instead of the cause."""
 
@@ -154,7 +155,16 @@ def drawn_control(
     sign = -1.0 if rises else 1.0
     # What differs by rounding alone does as much.
     as_much = int((sign * rows[:, key] <= sign * real + 1e-12).sum())
-    return Control(name, rows[:, key], (1 + as_much) / (1 + len(rows)), rows[:TRIED], text)
+    return Control(name, rows[:, key], (1 + as_much) / (1 + len(rows)), rows[: tried_of(len(rows))], text)
+
+
+def tried_of(draws: int) -> int:
+    """How many of so many draws are tried in the model.
+
+    >>> [tried_of(draws) for draws in (7, 999, 4999)]
+    [7, 19, 99]
+    """
+    return min(draws, max(TRIED, draws // ONE_IN))
 
 
 def _whole(table: LogOddsTable, found: WriterSet) -> Taken:

@@ -86,7 +86,8 @@ def explain_difference(
     basis:
         Which channels: ``singular``, ``balanced`` (after ``headwise calibrate``) or ``rotated``.
     draws:
-        Random patches of each kind of control; the first 19 of them are also tried in the model.
+        Random patches of each kind of control. One in fifty of them, and at least 19, is also tried in the model: what
+        is said of the answer has p ≥ .05 with 999 draws, p ≥ .01 with 4999.
     seed:
         The seed of everything random.
     start:
