@@ -47,7 +47,9 @@ def test_null_finds_what_the_energy_rule_hides():
     noise = 0.05 * torch.randn(2, 4000, 8, generator=g)
     report = rank_report(ContrastiveCovariance().fit(q, k + noise[0], noise[1]), generator=g, energy=0.95)
     assert (report.rank_energy, report.rank_null) == (2, 3)
-    assert any("more directions are real" in w and "(3 against " in w for w in report.warnings)
+    assert any(
+        "more directions exceed the sign-flip null" in w and "(3 against " in w for w in report.warnings
+    )
 
 
 def test_fixed_queries_saturate():

@@ -55,7 +55,7 @@ class Said:
     words: dict[str, tuple[bool, str]] = field(default_factory=dict)
     transfers: str | int | None = None
     """How many other prompts the cause transfers to, of how many, as it is said; the numbers of each follow."""
-    elsewhere: list[tuple[float, ...]] = field(default_factory=list)
+    elsewhere: list[tuple[float, float, float, float, float]] = field(default_factory=list)
 
 
 def in_document(name: str) -> str:
@@ -129,9 +129,14 @@ def _transfers(said: Said, rest: str) -> str:
     said.transfers = "unknown"
     if found["which"] is not None:
         said.transfers = int(found["held"] or not found["which"].startswith("does not"))
-        numbers = r"(\d\.\d\d) instead of (\d\.\d\d) \((-?\d+\.\d\d) of the part taken here, p (\d\.\d{3})\)"
+        tested = r"p (\d\.\d{3})(?:, q (\d\.\d{3}))?"
+        numbers = rf"(\d\.\d\d) instead of (\d\.\d\d) \((-?\d+\.\d\d) of the part taken here, {tested}\)"
         listed = re.findall(numbers, found["numbers"])
-        said.elsewhere = [tuple(map(float, one)) for one in listed]
+        # Of one prompt q is p, and is not said.
+        said.elsewhere = [
+            (float(after), float(before), float(share), float(p), float(q or p))
+            for after, before, share, p, q in listed
+        ]
     return rest[: found.start()]
 
 

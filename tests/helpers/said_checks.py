@@ -20,9 +20,10 @@ def _check_transfer(said: Said, tried: list[dict[str, Any]]) -> None:
         return
     assert said.transfers == (sum(one["holds"]["said"] for one in known) if known else "unknown")
     assert len(said.elsewhere) == min(4, len(known))
-    for (after, before, share, p), one in zip(said.elsewhere, known, strict=False):
+    for (after, before, share, p, q), one in zip(said.elsewhere, known, strict=False):
         assert _near(after, one["after"]["attention"], 2) and _near(before, one["before"]["attention"], 2)
         assert _near(share, one["holds"]["value"], 2) and _near(p, one["holds"]["p"], 3)
+        assert _near(q, one["holds"]["claim"]["q"], 3)
 
 
 def _told(role: str | None) -> str | None:

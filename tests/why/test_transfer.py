@@ -10,13 +10,14 @@ from tiny import tiny
 
 import headwise
 from headwise.circuits.counterfactual import Removal, edited_attention
+from headwise.claims import corrected
 from headwise.errors import HeadwiseError
 from headwise.model.model import Model
 from headwise.tracing.vectors import component_shares
 from headwise.tracing.writes import PromptWrites
 from headwise.why.explain import explain
 from headwise.why.explanation import Explanation
-from headwise.why.transfer import stands_for
+from headwise.why.transfer import GROUP, stands_for
 
 IDS = [3, 14, 15, 9, 2, 6, 5, 35, 8]
 PROMPT = "When John and Mary went to the store, John gave a drink to"
@@ -102,6 +103,25 @@ def test_where_the_head_does_not_read_the_token_nothing_is_said() -> None:
             assert not (even and one.holds.said is not None)
             seen.add(one.holds.said)
     assert None in seen and len(seen) > 1
+
+
+def test_several_prompts_are_corrected_together_and_say_so() -> None:
+    """Whether a cause transfers is asked of each prompt: the more of them, the more would say so by chance."""
+    model = tiny("llama", torch.float64)
+    alone = _explained(model, transfer=IDS)
+    several = _explained(model, transfer=[IDS, [7, *IDS], [1, *IDS], IDS])
+    claims = [one.holds.claim for one in several.transfer if one.holds.claim is not None]
+    assert len(claims) >= 3 and {one.group for one in claims} == {GROUP}
+    assert [one.q for one in claims] == pytest.approx(corrected([one.p for one in claims]))
+    for one in several.transfer:
+        if one.holds.claim is None or one.holds.value is None:
+            continue
+        assert one.holds.said == one.holds.claim.supported
+        assert one.holds.said == (one.holds.value >= 0.5 and one.holds.claim.q <= 0.05)
+        assert f"p {one.holds.p:.3f}, q {one.holds.claim.q:.3f})" in several.sentence
+    (single,) = alone.transfer
+    assert single.holds.claim is not None and single.holds.claim.q == single.holds.p == claims[0].p
+    assert single.holds.claim.group != GROUP and ", q " not in alone.sentence
 
 
 def test_positions_that_stand_for_each_other() -> None:

@@ -91,7 +91,7 @@ class RankReport:
             also = "" if matching is None else f"{matching} of the interaction Cov(q, d) do"
             found.append((f"no direction exceeds the sign-flip null at level {self.alpha:g}", also))
         elif self.rank_null > self.rank_energy:
-            what = f"more directions are real than the {self.energy:.0%} rule reports"
+            what = f"more directions exceed the sign-flip null than the {self.energy:.0%} rule reports"
             found.append((what, f"{self.rank_null} against {self.rank_energy}"))
         if self.rank_null and self.interaction_share < 0.5:
             found.append(

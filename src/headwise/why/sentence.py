@@ -10,7 +10,7 @@ from headwise.tracing.writers import WriterSet
 from headwise.types import Component, Head
 from headwise.why.consequence import DirectEffect
 from headwise.why.names import names_sentence
-from headwise.why.proof import LEAST, ControlTest, Proof, Verdict
+from headwise.why.proof import ALONE, LEAST, ControlTest, Proof, Verdict
 from headwise.why.question import Answer
 from headwise.why.transfer import Transfer
 from headwise.why.what import PlaceSplit
@@ -270,7 +270,9 @@ def _elsewhere(tried: Sequence[Transfer]) -> str:
 
 
 def _share_of(one: Transfer) -> str:
-    return f"{one.holds.value:.2f} of the part taken here, p {one.holds.p:.3f}"
+    claim = one.holds.claim
+    q = "" if claim is None or claim.group == ALONE else f", q {claim.q:.3f}"
+    return f"{one.holds.value:.2f} of the part taken here, p {one.holds.p:.3f}{q}"
 
 
 def as_much(control: ControlTest) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from headwise.circuits.patching import Align, aligned
+from headwise.claims import corrected
 from headwise.errors import HeadwiseError
 from headwise.model.stream import split
 from headwise.strings import in_short
@@ -25,12 +26,14 @@ from headwise.tracing.seeds import Readout, last_of
 from headwise.tracing.table import LogOddsTable, log_odds_table
 from headwise.tracing.writers import WriterSet, attention_without
 from headwise.tracing.writes import PromptWrites
-from headwise.types import Cell, Component
+from headwise.types import Cell, Claim, Component
 from headwise.why.proof import HALF, Proof, Word, foresee, prove
 from headwise.why.question import find_answer
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
+
+GROUP = "all other prompts of this explanation, each by the largest p over its kinds of control"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +55,7 @@ class Transfer:
     model's own in that prompt."""
     holds: Word
     """Whether the cause transfers: ``value`` is the part of the attention that it takes there over the part that it
-    takes here, ``p`` the largest of the controls'."""
+    takes here, ``p`` the largest of the controls'. Of several prompts the claim's q is that of all together."""
 
 
 class OtherPrompt(NamedTuple):
@@ -111,8 +114,27 @@ def transfers(
     draws: int,
     seed: int = 0,
 ) -> tuple[Transfer, ...]:
-    """The cause, taken away in each of the other prompts."""
-    return tuple(_one(up, table, cause, other, align, draws, seed) for other in others)
+    """The cause, taken away in each of the other prompts; that it transfers is corrected over all of them."""
+    return _judged([_one(up, table, cause, other, align, draws, seed) for other in others])
+
+
+def _judged(found: Sequence[Transfer]) -> tuple[Transfer, ...]:
+    """The same with the claims about the attention corrected together; one prompt alone stays as it is."""
+    tested = [one.holds.claim for one in found if one.holds.claim is not None]
+    if len(tested) < 2:
+        return tuple(found)
+    q = iter(corrected([claim.p for claim in tested]))
+
+    def again(one: Transfer) -> Transfer:
+        claim, value = one.holds.claim, one.holds.value
+        if claim is None or value is None:
+            return one
+        held = next(q)
+        said = held <= Claim.LEVEL and value >= HALF
+        made = replace(claim, q=held, group=GROUP, supported=said)
+        return replace(one, holds=replace(one.holds, said=said, claim=made))
+
+    return tuple(map(again, found))
 
 
 def _one(
