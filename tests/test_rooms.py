@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "headwise"
 ORDER: list[tuple[str, ...]] = [
     ("errors",),
     ("strings",),
-    ("arguments", "head_names", "basis_names"),
+    ("arguments", "head_names", "basis_names", "subspace", "positions"),
     ("types", "randomness", "progress", "validation"),
     ("jsons",),
     ("files", "intervals", "claims", "frames"),

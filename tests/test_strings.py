@@ -8,12 +8,12 @@ from words import word_tokenizer
 
 from headwise import HeadwiseError
 from headwise.cli.features import task_options
+from headwise.positions import find_positions
 from headwise.randomness import seeded
 from headwise.strings import natural
 from headwise.tasks.labelled.make import make_task
 from headwise.tasks.labelled.types import Contrast, Example
 from headwise.tasks.names import check_answer_task, check_task_name
-from headwise.tokens import find_positions
 from headwise.toy.small_lm import LMSetup, build
 
 

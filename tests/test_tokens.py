@@ -17,15 +17,13 @@ from hypothesis import strategies as st
 from words import word_tokenizer
 
 from headwise.errors import HeadwiseError
+from headwise.positions import find_positions, one_cell, one_position
 from headwise.tokens import (
     NoTokenizer,
     _parts,
     answer_token,
     chat_prompt,
     encode_one,
-    find_positions,
-    one_cell,
-    one_position,
     shown,
     shown_after,
     single_token,

@@ -32,7 +32,7 @@ from headwise.contrast.roles import HeadRoles, head_roles
 from headwise.errors import HeadwiseError
 from headwise.model.check import examine
 from headwise.model.model import Model
-from headwise.tokens import one_cell, one_position
+from headwise.positions import one_cell, one_position
 from headwise.validation import check
 from headwise.why.explain import explain_steps
 from headwise.why.pair.explain import difference_of

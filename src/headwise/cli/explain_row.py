@@ -52,7 +52,8 @@ def by_features(context: typer.Context, text: str, banks: list[FeatureBank]) -> 
             f"--row splits logits by one feature bank, and {len(banks)} were given: give --features BANK once"
         )
     from headwise.contrast.attribution import attribution_rows
-    from headwise.tokens import chat_prompt, one_position
+    from headwise.positions import one_position
+    from headwise.tokens import chat_prompt
 
     given, (bank,) = context.params, banks
     head, start = given["head"], given["start"]

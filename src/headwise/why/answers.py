@@ -14,8 +14,9 @@ import torch
 
 from headwise.arguments import count
 from headwise.errors import HeadwiseError
+from headwise.positions import one_position
 from headwise.strings import in_short, whole
-from headwise.tokens import Prompt, answer_token, one_position, shown
+from headwise.tokens import Prompt, answer_token, shown
 from headwise.why.consequence import SummedEffect, set_row, without_cell
 from headwise.why.proof import removal_of
 

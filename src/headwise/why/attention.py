@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from headwise.model.model import Model
-from headwise.tokens import Prompt, find_positions, one_position, require_seen, shown, shown_after
+from headwise.positions import find_positions, one_position, require_seen
+from headwise.tokens import Prompt, shown, shown_after
 from headwise.types import Head
 
 PLACES = 3

@@ -19,7 +19,8 @@ from headwise.circuits.counterfactual import Outcome
 from headwise.errors import WrongField
 from headwise.model.attend import BLOCK
 from headwise.model.stream import split
-from headwise.tokens import Prompt, answer_token, one_cell, one_position, shown, shown_after
+from headwise.positions import one_cell, one_position
+from headwise.tokens import Prompt, answer_token, shown, shown_after
 from headwise.tracing.seeds import Readout, answer_shares, last_of, likelihood_shares
 from headwise.tracing.writes import PromptWrites
 from headwise.types import AnswerIds, Cell, Head

@@ -19,12 +19,13 @@ from headwise.bases.singular import one_thread
 from headwise.basis_names import BasisKind
 from headwise.errors import HeadwiseError
 from headwise.model.stream import split
+from headwise.positions import one_position
 from headwise.progress import Tick
 from headwise.scale.stages import ValueJob
 from headwise.scale.work import Chunk
 from headwise.strings import in_short
 from headwise.tasks.answers.types import AnswerPrompt
-from headwise.tokens import one_position, shown
+from headwise.tokens import shown
 from headwise.tracing.mlps import read_mlp
 from headwise.tracing.search import Rules
 from headwise.tracing.seeds import Readout, last_of
