@@ -193,8 +193,17 @@ def probability_seeds(up: PromptWrites, answers: Sequence[int]) -> tuple[list[Se
 def likelihood_shares(up: PromptWrites, answer: int) -> Tensor:
     """What every component brings, at the last position, to the answer's log-probability: [components].
 
-    By integrated gradients from the bias-only logits: they sum to what the whole stream brings.
+    By integrated gradients from the bias-only logits: they sum to what the whole stream brings. Those of the answer
+    that was asked about last are kept: a question and a glance at all heads both begin with them.
     """
+    kept = up.brings.get(answer)
+    if kept is None:
+        kept = _likelihood_shares(up, answer)
+        up.brings = {answer: kept}
+    return kept
+
+
+def _likelihood_shares(up: PromptWrites, answer: int) -> Tensor:
     readout = _readout(up)
     base, whole = readout.constant(), readout.push(last_of(up))
     chosen = torch.tensor([answer], device=base.device)

@@ -82,6 +82,8 @@ class PromptWrites:
         self._written: Tensor | None = None
         self._lengths: Tensor | None = None
         self._writers: dict[tuple[int, Side, int], Tensor] = {}
+        self.brings: dict[int, Tensor] = {}
+        """By an answer's token: what every component brings to it."""
 
     # --- components ----------------------------------------------------------------------------------------------
 
