@@ -1,11 +1,12 @@
-"""`headwise plan` against what happens: time and memory of commands, on models of three sizes and two lengths.
+"""`headwise plan` against what happens: time and memory of every row, on models of three sizes.
 
-    .venv/bin/python benchmarks/plan.py [MODEL TOKENS]
+    .venv/bin/python benchmarks/plan.py [small|other|default] [ROW …] [--out FILE.json]
 
-The small trained model that the package carries, a random one of 25 million parameters, and the default model, the last
-at two lengths. Each has a process of its own with one thread, and every command runs on five prompts of ordinary text:
-the median of its time on the processor, and the peak of its memory. The machine is probed before and after, so that
-what others do on it meanwhile slows both alike. Goals: time within 30 %, memory within 15 %.
+Every command runs as a user gives it, with one thread: first once in a process of its own for the peak of its memory,
+then all in one process for time on the processor, loading apart, with the machine probed before and after every few of
+them. What ends within MINUTE is run five times and its median counts; longer ones run three times or once.
+`docs/results/data/plan.json` keeps what was found; `tests/planning/test_measured.py` holds the plan to it. Goals: time
+within 30 %, memory within 15 %.
 """
 
 from __future__ import annotations
@@ -15,161 +16,111 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-RUNS = 5
-CASES = (("small", 16), ("random", 48), ("default", 32), ("default", 128))
-COMMANDS = ("attention", "explain", "trace", "circuits")
+import plan_cases
+
+FILE = Path(__file__).parent.parent / "docs" / "results" / "data" / "plan.json"
+LONG = 12.0
+"""Seconds beside which imports are nothing."""
+RUNS = ((4.0, 5), (LONG, 3))
+"""Seconds within which a run must end, and how often it is repeated then; else once."""
+EVERY = 4
+"""Commands between two probes."""
 
 
-def main(cases: tuple[tuple[str, int], ...]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        place = {"small": _small, "random": lambda: _random(Path(folder)), "default": lambda: "default"}
-        for name, tokens in cases:
-            asked = [sys.executable, __file__, "one", place[name](), str(tokens)]
-            subprocess.run(asked, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
-
-
-def _line(name: str, command: str, tokens: int, found: dict[str, float]) -> str:
-    said = [f"{Path(name).name:8} {command:10} T = {tokens:4}:"]
-    for what, unit, scale in (("seconds", "s", 1.0), ("bare", "s", 1.0), ("memory", "MB", 1e-6)):
-        real, planned = found[what], found[f"planned_{what}"]
-        said.append(
-            f"{what} {real * scale:.3g} {unit}, planned {planned * scale:.3g} ({planned / real - 1:+.0%});"
-        )
-    return " ".join(said)
-
-
-def _small() -> str:
-    from headwise.toy.small_lm import DATA
-
-    return str(DATA)
-
-
-def _random(folder: Path) -> str:
-    import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    sizes: dict[str, Any] = {
-        "hidden_size": 384,
-        "intermediate_size": 1024,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 6,
-    }
-    LlamaForCausalLM(LlamaConfig(vocab_size=8000, **sizes)).save_pretrained(folder / "random")
-    AutoTokenizer.from_pretrained(_small()).save_pretrained(folder / "random")
-    return str(folder / "random")
-
-
-def _prompts(model: Any, name: str, tokens: int) -> list[str]:
-    """Five prompts of so many tokens: sentences that the small vocabulary has words for, or ordinary text."""
-    if name == "default":
-        from headwise.sinks.texts import TEXTS
-
-        whole = model.tokenizer(" ".join(TEXTS)).input_ids
-    else:
-        from headwise.toy.language import sentences
-
-        whole = model.tokenizer(" ".join(one.text for one in sentences(200, 0, "plan"))).input_ids
-    parts = [whole[start : start + tokens] for start in range(0, RUNS * tokens, tokens)]
-    return [model.tokenizer.decode(part) for part in parts]
-
-
-def _task(model: Any, name: str, folder: Path, number: int) -> Any:
-    """Four prompts with answers."""
-    from headwise.tasks.answers.make import make_answers
-
-    if name == "default":
-        return make_answers("ioi", model.tokenizer, prompts=4, seed=number)
-    from headwise.toy.language import sentences
-
-    file, some = folder / f"{number}.jsonl", {one.text: one for one in sentences(16, number, "plan")}
-    lines = [
-        {"prompt": one.text, "answer": one.answer, "wrong": one.wrong} for one in list(some.values())[:4]
-    ]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return make_answers(file, model.tokenizer)
-
-
-def _call(command: str, model: Any, name: str, folder: Path) -> Callable[[int, str], object]:
-    import headwise
-    from headwise.why.attention import strongest_heads
-
-    def circuits(number: int, prompt: str) -> object:
-        """Four prompts of a task, which are about as long for every seed."""
-        return headwise.trace_many(
-            model, _task(model, name, folder, number), out=folder / f"{time.monotonic_ns()}"
-        )
-
-    return {
-        "attention": lambda number, prompt: strongest_heads(model, prompt),
-        "explain": lambda number, prompt: headwise.explain(model, prompt),
-        "trace": lambda number, prompt: headwise.trace(model, prompt),
-        "circuits": circuits,
-    }[command]
-
-
-def one(name: str, tokens: int) -> None:
-    """Measure the commands in this process, and say what was planned."""
+def measured_time(name: str, rows: list[str]) -> dict[str, Any]:
+    """Seconds of every run, and the paces around it."""
     import torch
 
     import headwise
     from headwise.model.sizes import sizes_of
-    from headwise.planning.plan import plan_work
     from headwise.planning.probe import measured_pace
 
     torch.set_num_threads(1)
-    given = None if name == "default" else name
-    sizes, model = sizes_of(given), headwise.load(given)
-    with tempfile.TemporaryDirectory() as folder:
-        for command in COMMANDS if Path(name).name != "random" else COMMANDS[:-1]:  # it knows no answers
-            before = measured_pace(sizes)
-            found = _measured(model, _call(command, model, name, Path(folder)), _prompts(model, name, tokens))
-            length = tokens if command != "circuits" else _length(model, _task(model, name, Path(folder), 0))
-            paces = (before, measured_pace(sizes))
-            plans = [
-                plan_work(sizes, pace, tokens=length, prompts=4, available=10**15).costs for pace in paces
-            ]
-            costs = [cost for plan in plans for cost in plan if cost.command == command]
-            found |= {
-                "planned_seconds": statistics.fmean(cost.seconds for cost in costs),
-                "planned_bare": statistics.fmean(pace.bare(sizes, tokens) for pace in paces),
-                "planned_memory": costs[0].memory,
-            }
-            print(_line(name, command, length, found), flush=True)
+    with plan_cases.prepared(name) as kind:
+        sizes = sizes_of(kind.model)
+        loading = statistics.median(plan_cases.processor(lambda: headwise.load(kind.model)) for _ in range(3))
+        cases = [case for case in kind.cases if not rows or case.row in rows]
+        paces, found = [asdict(measured_pace(sizes))], list[dict[str, Any]]()
+        for number, case in enumerate(cases):
+            once = _once(kind, case, loading)
+            if once < LONG:
+                once = _once(kind, case, loading)  # what it imports at first is not its work
+            runs = next((count for limit, count in RUNS if once < limit), 1)
+            seconds = [once, *(_once(kind, case, loading) for _ in range(runs - 1))]
+            found.append({"row": case.row, "prompts": case.count, "tokens": case.tokens, "seconds": seconds})
+            found[-1]["contrasts"] = case.contrasts
+            found[-1]["words"] = " ".join(Path(word).name for word in case.words.split())
+            found[-1]["pace"] = number // EVERY
+            print(name, case.row, *(f"{one:.3f}" for one in seconds), file=sys.stderr, flush=True)
+            if number % EVERY == EVERY - 1 or number == len(cases) - 1:
+                paces.append(asdict(measured_pace(sizes)))
+    return {"sizes": asdict(sizes) | {"name": name}, "loading": loading, "paces": paces, "rows": found}
 
 
-def _length(model: Any, task: Any) -> int:
-    return round(statistics.fmean(len(model.prompt_ids(one.prompt)) for one in task.prompts))
+def _once(kind: plan_cases.Kind, case: plan_cases.Case, loading: float) -> float:
+    return plan_cases.processor(lambda: plan_cases.run(kind, case.words)) - loading
 
 
-def _measured(model: Any, call: Callable[[int, str], object], prompts: list[str]) -> dict[str, float]:
-    """Medians of the command's time and of a bare pass in turn, and the peak of memory."""
-    import torch
+def measured_memory(name: str, rows: list[str]) -> dict[str, int]:
+    """The peak of each command in a process of its own."""
+    found = {}
+    with plan_cases.prepared(name) as kind:
+        for case in kind.cases:
+            if rows and case.row not in rows:
+                continue
+            script = (
+                f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import plan_cases, torch; "
+                f"torch.set_num_threads(1); kind = plan_cases.Kind({kind.kind!r}, {kind.model!r}, ()); "
+                f"plan_cases.run(kind, {case.words!r}); print(plan_cases.peak())"
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True
+            )
+            found[case.row] = int(done.stdout.split()[-1])
+            print(name, case.row, f"{found[case.row] / 1e6:.0f} MB", file=sys.stderr, flush=True)
+    return found
 
-    taken, bare = list[float](), list[float]()
-    call(0, prompts[0])
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is that of what follows
-    for number, prompt in enumerate(prompts):
-        ids = torch.tensor([model.prompt_ids(prompt)])
-        start = time.process_time()
-        with torch.no_grad():
-            model.hf(ids, use_cache=False)
-        middle = time.process_time()
-        call(number, prompt)
-        bare.append(middle - start)
-        taken.append(time.process_time() - middle)
-    peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
-    return {"seconds": statistics.median(taken), "bare": statistics.median(bare), "memory": peak}
+
+def _merged(file: Path, name: str, kept: dict[str, Any] | None, memory: dict[str, int]) -> None:
+    """Put what was measured into the file, beside what is there of other models and rows."""
+    whole = json.loads(file.read_text()) if file.exists() else {}
+    old = whole.get(name, {"rows": []})
+    if kept is not None:
+        number = {one["row"]: one for one in kept["rows"]}
+        before = {one["row"]: one for one in old["rows"]}
+        for one in kept["rows"]:
+            if "memory" in before.get(one["row"], {}):
+                one["memory"] = before[one["row"]]["memory"]
+        rest = [one for one in old["rows"] if one["row"] not in number]
+        shift = len(kept["paces"])
+        for one in rest:
+            one["pace"] += shift
+        old = {**kept, "paces": [*kept["paces"], *old.get("paces", [])], "rows": [*kept["rows"], *rest]}
+    for one in old["rows"]:
+        one["memory"] = memory.get(one["row"], one.get("memory"))
+    file.write_text(json.dumps(whole | {name: old}, indent=1) + "\n")
+
+
+def main(words: list[str]) -> None:
+    file = FILE
+    if "--out" in words:
+        at = words.index("--out")
+        file = Path(words[at + 1])
+        del words[at : at + 2]
+    what = [one for one in words if one in ("time", "memory")] or ["time", "memory"]
+    kinds = [one for one in words if one in plan_cases.KINDS] or list(plan_cases.KINDS)
+    rows = [one for one in words if one not in (*plan_cases.KINDS, "time", "memory")]
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in kinds:
+        if "time" in what:
+            _merged(file, name, measured_time(name, rows), {})
+        if "memory" in what:
+            _merged(file, name, None, measured_memory(name, rows))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["one"]:
-        one(sys.argv[2], int(sys.argv[3]))
-    else:
-        main(((sys.argv[1], int(sys.argv[2])),) if len(sys.argv) > 2 else CASES)
+    main(sys.argv[1:])

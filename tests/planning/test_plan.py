@@ -113,7 +113,8 @@ def test_costs_follow_from_the_sizes() -> None:
     free = by_command(plan_work(sizes, still, available=10**12))["explain"].seconds
     assert free == pytest.approx(explained.passes * still.bare(sizes, 32))
     assert one["explain"].seconds - free == pytest.approx(
-        explained.passes * sizes.layers * PACE.layer + explained.calls_in(sizes, 32) * PACE.call
+        explained.passes * sizes.layers * PACE.layer
+        + (explained.calls_in(sizes, 32) + explained.calls_once(sizes)) * PACE.call
     )
 
 
@@ -138,6 +139,15 @@ def test_what_is_looked_at_beforehand_and_done_once_is_counted() -> None:
     one = command_cost(sizes, PACE, work, 8, 15, available=10**12)
     assert one.seconds == pytest.approx(20 * PACE.bare(sizes, 15) + 34 * PACE.call)
     assert one.memory - command_cost(sizes, PACE, replace(work, libraries=7), 8, 15, available=1).memory == -7
+
+
+def test_what_every_head_adds_and_what_is_dealt_anew_is_counted() -> None:
+    work = CommandWork("x", 1, passes=1.0, passes_per_head=0.5, calls=0, deals=100)
+    sizes = replace(sizes_of(DATA), layers=3, heads=4)
+    assert work.passes_in(sizes) == 1 + 0.5 * 12
+    one = command_cost(sizes, replace(PACE, deal=1e-3), work, 2, 15, available=10**12)
+    assert one.seconds == pytest.approx(2 * (7 * PACE.bare(sizes, 15) + 100 * 1e-3))
+    assert one.passes == 7
 
 
 @pytest.mark.parametrize(("work", "quick"), WORKS)
@@ -231,7 +241,7 @@ def test_the_pace_of_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch) -
     sizes = sizes_of(DATA)
     pace = measured_pace(sizes)
     assert min(rate for _, rate in pace.products) > 1e7 and pace.attention > 1e7
-    assert 1e-7 < pace.call < 1e-3 and 1e-5 < pace.layer < 1
+    assert 1e-7 < pace.call < 1e-3 and 1e-5 < pace.layer < 1 and 1e-6 < pace.deal < 0.1
     assert pace.bare(replace(sizes, layers=2 * sizes.layers), 16) > 1.5 * pace.bare(sizes, 16)
     # Another machine has its own products, and pays for small calls all the same.
     other = described_pace(1e14, pace)

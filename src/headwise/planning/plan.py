@@ -112,14 +112,15 @@ def command_cost(
 ) -> CommandCost:
     """What one command takes for so many prompts of this length."""
     together = min(count, one.together)
-    each = one.passes * pace.bare(sizes, length, together) + one.calls_in(sizes, length) * pace.call
+    each = one.passes_in(sizes) * pace.bare(sizes, length, together) + one.calls_in(sizes, length) * pace.call
+    each += one.deals * pace.deal
     memory = PROCESS + one.libraries
     memory += sizes.bytes_in(dtype) + held_bytes(sizes, length, min(count, one.held), together)
     return CommandCost(
         command=one.command,
         prompts=count,
         tokens=length,
-        passes=one.passes,
+        passes=one.passes_in(sizes),
         seconds=one.counted(count) * each + one.calls_once(sizes) * pace.call,
         memory=memory,
         disk=_written(sizes, one, count, length),

@@ -20,7 +20,7 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headwise.model.sizes import ModelSizes, sizes_of
-from headwise.planning.work import EXPLAIN
+from headwise.planning.work import EXPLAIN, TEXT
 
 MOST = 32 * 2**20
 """Numbers of the matrices that are multiplied: more than a cache holds, and soon made."""
@@ -44,6 +44,8 @@ class MachinePace:
     """Seconds of a layer's small calls in a pass, whatever the model."""
     call: float
     """Seconds of one of the small calls that take a pass apart."""
+    deal: float = 0.0
+    """Seconds in which the attention of one head in one text is dealt anew, as a placebo."""
 
     def rate(self, tokens: int) -> float:
         """Operations per second in a pass over so many tokens, between those that were measured."""
@@ -64,7 +66,7 @@ class MachinePace:
 
 def described_pace(flops: float, here: MachinePace) -> MachinePace:
     """The pace of a machine of so many operations per second whose small calls cost what they cost here."""
-    return MachinePace(((1, flops),), flops, here.layer, here.call)
+    return MachinePace(((1, flops),), flops, here.layer, here.call, here.deal)
 
 
 def measured_pace(sizes: ModelSizes) -> MachinePace:
@@ -88,7 +90,23 @@ def measured_pace(sizes: ModelSizes) -> MachinePace:
         attention=4 * LENGTHS[-1] ** 2 * sizes.heads * sizes.d_head / inside,
         layer=layer,
         call=call,
+        deal=_deal(sizes.d_head),
     )
+
+
+def _deal(width: int) -> float:
+    """Seconds of one placebo of a head's attention in a text, as features without labels take hundreds of them."""
+    from headwise.contrast.unlabelled.attention_rows import AttentionRows
+
+    generator = torch.Generator().manual_seed(0)
+    keys = torch.randn(TEXT, TEXT, width, generator=generator)
+    allowed = torch.ones(TEXT, TEXT, dtype=torch.bool).tril()
+    allowed[:, 0] = False  # every head rests there
+    attention = torch.rand(TEXT, TEXT, generator=generator)
+    every = AttentionRows(keys[:, 0], keys, attention, allowed, torch.zeros(TEXT))
+    rows = every.chosen(allowed.sum(1) > 1)
+    query = rows.q.double()
+    return _seconds(lambda: query.mT @ rows.contrast(rows.shuffled(generator)).double())
 
 
 def _small_calls() -> tuple[float, float]:

@@ -1,13 +1,14 @@
-"""What each command does, as counted: passes of the model, and calls of torch around them.
+"""What each command does, as counted: passes of the model, calls of torch around them, and what a run does once.
 
-Both were counted on the default model and on the small one that the package carries, with ordinary prompts, and some on
-one of them alone (docs/guides/plan.md has what was compared with a run). How much is found in a prompt decides how many
-calls it takes, so a plan is for prompts like those, not a bound.
+A call is one of an explanation's (``MachinePace.call``); where Python or numpy does the work, the calls are those in
+whose time it does. What each row grows with is read off the code and said beside it; the numbers are from runs on
+models of two or three shapes, which docs/guides/plan.md compares with the plan. How much is found in a prompt decides
+how many calls it takes, so a plan is for prompts like those, not a bound.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from headwise.model.sizes import ModelSizes
@@ -31,6 +32,8 @@ class CommandWork:
     """Calls that every token of every layer adds, where more is found in longer prompts."""
     calls_per_head: float = 0.0
     """Calls that every head of the model adds, for commands that go over all of them."""
+    passes_per_head: float = 0.0
+    """Bare passes that every head of the model adds per prompt."""
     first: int = 0
     """Prompts, the first ones, that are also looked at beforehand, to choose what is measured."""
     looks: float = 1.0
@@ -39,6 +42,8 @@ class CommandWork:
     """Calls of a run, however many prompts it goes over."""
     once_per_head: float = 0.0
     """Calls that every head of the model adds to those."""
+    deals: float = 0.0
+    """Times per prompt that a head's attention in it is dealt anew."""
     tokens: int | None = None
     """Tokens of each text; None: as the plan says."""
     together: int = 1
@@ -57,6 +62,10 @@ class CommandWork:
         each = self.calls_per_layer + self.calls_per_layer_token * tokens + self.calls_per_head * sizes.heads
         return self.calls + sizes.layers * each
 
+    def passes_in(self, sizes: ModelSizes) -> float:
+        """Bare passes whose time those over one prompt take in a model of these sizes."""
+        return self.passes + self.passes_per_head * sizes.layers * sizes.heads
+
     def counted(self, prompts: int) -> float:
         """Prompts whose work it does when it goes over so many."""
         return prompts + self.looks * min(prompts, self.first)
@@ -72,34 +81,59 @@ TEXT = 64
 SIGNAL = 55
 """Calls per text that each signal to be named adds."""
 
+DEALS = 9 * 200 * 2 / 3
+"""Times per text that features without labels deal a head's attention anew."""
+
 CONTRAST = 0.75
 """Passes per prompt of every contrast that is fitted."""
 
-EXPLAIN = CommandWork("explain", 1, passes=2.1, calls=7300, calls_per_layer=30, calls_per_layer_token=4.3)
+# Capture and proof once per prompt; the search goes over layers and, where more is found, over tokens. Once: the
+# document and its page in the terminal.
+EXPLAIN = CommandWork(
+    "explain", 1, passes=2.1, calls=7300, calls_per_layer=30, calls_per_layer_token=4.3, once=10_000
+)
 
-TRACE = CommandWork("trace", 1, passes=1.2, calls=2000, calls_per_layer=40, calls_per_layer_token=3.7)
+# As explain, without the proof; the printed circuit is shorter.
+TRACE = CommandWork(
+    "trace", 1, passes=1.2, calls=2000, calls_per_layer=40, calls_per_layer_token=3.7, once=8000
+)
+
+# Texts of one length go through the model 16 at a time, some of them twice: the first 64 also give the levels. Each
+# subject's cells are drawn beside those of its rotated control, by torch and numpy, whatever the model. A pass ends at
+# the last layer that is asked about: half-way for one head in the middle.
+NAME = CommandWork(
+    "name", 1500, passes=0.5, calls=150, first=64, once=10_000, tokens=TEXT, together=16, held=0
+)
+
+# Two passes over each text, up to the head's layer, and its habits there. Once: 16 cells of every head are explained.
+HEAD = CommandWork(
+    "head", 120, passes=1.25, calls=0, calls_per_layer=200, once=35_000, tokens=TEXT, together=16
+)
 
 WORK: tuple[CommandWork, ...] = (
-    CommandWork("attention", 1, passes=0.85, calls=0, calls_per_layer=165, held=0),
+    # A capture with hooks in every layer, and a table.
+    CommandWork("attention", 1, passes=0.85, calls=0, calls_per_layer=165, once=2000, held=0),
     EXPLAIN,
     TRACE,
-    # Five edges one by one and together, each beside 20 draws of unused channels.
-    CommandWork("intervene FILE", 1, passes=132.0, calls=2000, calls_per_layer=60, together=21),
+    # Five edges one by one and together, and their controls: twelve passes, each with 20 draws of unused channels
+    # packed into one row. Making the draws takes most, and does not grow with the model.
+    CommandWork("intervene FILE", 1, passes=12.0, calls=48_000),
     # A circuit, and its five heaviest edges taken away beside 20 draws, in one packed pass.
     CommandWork("intervene (a task)", 40, passes=4.0, calls=21_000, calls_per_layer=1300, asked=True),
-    # One capture per prompt, whose attention is compared.
+    # One capture per prompt, 16 sharing the calls of every layer, whose attention is compared; then ranks of all heads.
     CommandWork(
         "heads TASK",
         200,
         passes=0.8,
-        calls=0,
-        calls_per_layer=50,
+        calls=126,
+        calls_per_layer=10,
         together=16,
         held=0,
         libraries=90 * 10**6,
         asked=True,
     ),
-    # Each of three contrasts is fitted on every prompt, a third as many are scanned and a third tested.
+    # Each of three contrasts (CONTRAST) is fitted on every prompt, a third as many are scanned and a third tested.
+    # Once: random subspaces of each kind.
     CommandWork(
         "features TASK",
         600,
@@ -112,9 +146,21 @@ WORK: tuple[CommandWork, ...] = (
         libraries=140 * 10**6,
         asked=True,
     ),
-    # Moments of all heads, then the rows of the chosen ones, half of the texts for finding and half for testing.
-    CommandWork("features", 240, passes=2.0, calls=400, calls_per_layer=20, together=16, held=0, tokens=TEXT),
-    # Sixteen prompts choose the head, and then the MLPs that are opened.
+    # A pass over each text for all heads and one for the chosen nine. In each of these the attention in two of three
+    # texts, on which features are fitted, is dealt anew 200 times, each with a seed of its own (40 calls); the third
+    # text measures them.
+    CommandWork(
+        "features",
+        240,
+        passes=2.0,
+        calls=40 * DEALS + 400,
+        calls_per_layer=20,
+        deals=DEALS,
+        together=8,
+        held=0,
+        tokens=TEXT,
+    ),
+    # Sixteen prompts choose the head, and then the MLPs that are opened; the table of a cell goes over layers.
     CommandWork(
         "explain (a task)",
         100,
@@ -126,13 +172,14 @@ WORK: tuple[CommandWork, ...] = (
         held=16,
         asked=True,
     ),
-    CommandWork(
-        "circuits",
-        300,
+    # The search of trace, for all prompts of a pass.
+    replace(
+        TRACE,
+        command="circuits",
+        prompts=300,
         passes=1.0,
-        calls=TRACE.calls,
-        calls_per_layer=TRACE.calls_per_layer,
         calls_per_layer_token=8.0,
+        once=0.0,
         held=32,
         libraries=50 * 10**6,
         asked=True,
@@ -140,8 +187,20 @@ WORK: tuple[CommandWork, ...] = (
     ),
     # Two families, 40 prompts of each: taken apart, and twelve edited passes with the signals of either.
     CommandWork("families", 80, passes=14.0, calls=4000, calls_per_layer=100),
-    # The texts that come with it are short, and what was written in each is kept until the end.
-    CommandWork("sinks", 60, passes=45.0, calls=3000, calls_per_layer=1000, tokens=18, together=8, held=60),
+    # Each head that parks is traced in 24 prompts and proved in 6, where its signals leave in packed passes. The texts
+    # that come with it are short, and what was written in each is kept until the end.
+    CommandWork(
+        "sinks",
+        60,
+        passes=1.0,
+        passes_per_head=1 / 6,
+        calls=1000,
+        calls_per_head=115,
+        tokens=18,
+        together=8,
+        held=60,
+    ),
+    # A circuit per prompt; the cells that it uses are split beside five nulls, of which some are made once.
     CommandWork(
         "sparsity",
         60,
@@ -153,58 +212,34 @@ WORK: tuple[CommandWork, ...] = (
         held=16,
         asked=True,
     ),
-    # A capture of every text, and 16 cells explained per head.
-    CommandWork("head", 120, passes=1.4, calls=1800, calls_per_layer=10, tokens=TEXT, together=16),
-    CommandWork(
-        "head (all heads)", 400, passes=2.0, calls=1000, calls_per_head=150, tokens=TEXT, together=16, held=4
+    HEAD,
+    # Passes through all layers, and what one head takes for each of them.
+    replace(
+        HEAD,
+        command="head (all heads)",
+        prompts=400,
+        passes=2.1,
+        calls=250,
+        calls_per_layer=0.0,
+        once=0.0,
+        once_per_head=37_000,
+        held=4,
     ),
-    # Texts that give the levels, then all of them; each subject's cells beside those of its rotated control.
-    CommandWork(
-        "name",
-        1500,
-        passes=0.8,
-        calls=150,
-        calls_per_layer=15,
-        first=64,
-        once=10_000,
-        tokens=TEXT,
-        together=16,
-        held=0,
-    ),
-    CommandWork(
-        "name (all heads)",
-        1500,
-        passes=0.8,
-        calls=150,
-        calls_per_layer=15,
-        calls_per_head=50,
-        first=64,
-        once=10_000,
-        tokens=TEXT,
-        together=16,
-        held=0,
-    ),
-    CommandWork(
-        "name (500 signals)",
-        1500,
-        passes=0.8,
-        calls=150 + 500 * SIGNAL,
-        calls_per_layer=15,
-        first=64,
-        once=10_000,
-        tokens=TEXT,
-        together=16,
-        held=0,
-    ),
-    # The passes, and then the channels of all heads in halves and kinds of the texts.
+    NAME,
+    replace(NAME, command="name (all heads)", passes=1.0, calls_per_head=43),
+    # Signals of the strongest edges: heads of most layers.
+    replace(NAME, command="name (500 signals)", passes=0.8, calls=150 + 500 * SIGNAL, calls_per_layer=15),
+    # Four texts share a pass, whose queries and keys are added to moments in every layer. Once: the corpus is read and
+    # its repetitions are left out, and each head's roles are measured on random tokens.
     CommandWork(
         "calibrate",
         240,
         passes=1.25,
         calls=0,
-        calls_per_layer=5,
+        once=35_000,
+        once_per_head=2500,
         tokens=TEXT,
-        together=16,
+        together=4,
         held=12,
         kept="moments",
     ),
