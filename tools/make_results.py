@@ -18,6 +18,7 @@ from typing import Any
 
 from result_blocks import DATA, PAGES, Blocks, filled
 from result_circuits import CIRCUITS, kept_task
+from result_contrasts import BINDING, FILTER, kept_contrast
 from result_families import FAMILIES, kept_families
 from result_sinks import SINKS, kept_sinks
 from result_sparsity import SPARSITY, kept_sparsity
@@ -46,6 +47,8 @@ RESULTS = {
     "sparsity": ResultPage(("sparsity",), kept_sparsity, SPARSITY),
     "ioi-families": ResultPage(("circuits", "families", "orders"), kept_families, FAMILIES),
     "ioi-circuit": ResultPage(("circuits", "circuits-", "effects-"), kept_task, CIRCUITS, whole=False),
+    "binding": ResultPage(("binding", "jitter"), kept_contrast, BINDING),
+    "filter": ResultPage(("filter", "filter-13"), kept_contrast, FILTER),
     "toys": ResultPage(("alignment-", "sweep-interference", "training"), kept_toy, TOYS, whole=False),
 }
 

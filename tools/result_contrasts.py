@@ -69,7 +69,7 @@ def heads(study: str) -> Callable[[dict[str, Any]], Sequence[str]]:
             ]
             for one in data[study]["heads"]
         ]
-        return table(["head", "score (95 %)", "on the test prompts", "q", "beyond chance"], rows)
+        return table(["head", "score (95 %)", "on the test prompts", "q", "supported"], rows)
 
     return made
 
@@ -189,11 +189,13 @@ def _moved(one: dict[str, Any]) -> str:
     return f"{one['change']:+.3f} ({one['change_se']:.3f})"
 
 
-def before(data: dict[str, Any]) -> Sequence[str]:
+def before(study: str) -> Callable[[dict[str, Any]], Sequence[str]]:
     """What the answer was before any swap."""
-    one = data["binding"]["through_model"][0]
-    error = max(row["error"] for row in data["binding"]["through_model"])
-    turned = max(row["flips"] for row in data["binding"]["through_model"])
+    return lambda data: _before(data[study]["through_model"])
+
+
+def _before(found: Rows) -> Sequence[str]:
+    one, error, turned = found[0], max(row["error"] or 0.0 for row in found), max(row["flips"] for row in found)
     rows = [
         [
             f"{one['prompts']}",
@@ -233,7 +235,7 @@ BINDING: Blocks = {
     "swaps": swaps("binding", ("order", "lexical", "order+lexical")),
     "matches": lambda data: matches(data, "binding", ("order", "lexical", "reflexive")),
     "shapes": shapes,
-    "before": before,
+    "before": before("binding"),
     "answers": answers,
     "logits": logits("binding"),
     "jitter heads": heads("jitter"),
@@ -247,9 +249,11 @@ FILTER: Blocks = {
     "features": features("filter"),
     "swaps": swaps("filter", ("category",)),
     "matches": lambda data: matches(data, "filter", ("category",)),
+    "logits": logits("filter"),
     "thirteen heads": heads("filter-13"),
     "thirteen": lambda data: features("filter-13")(_unions(data)),
     "thirteen swaps": swaps("filter-13", ("category",)),
+    "before": before("smaller"),
     "answers": lambda data: _answers(data["smaller"]["through_model"], ("category", "whole keys")),
 }
 
