@@ -23,14 +23,15 @@ VERDICTS = {True: "**yes**", False: "**no**", None: "shown"}
 INTRODUCTION = """\
 `headwise reproduce paper` and `headwise reproduce talk` make every figure and table of the two works again
 ([which command makes which](../reference/research.md)) and say, claim by claim, what came out. Below is what they said
-of the models that fit on a laptop. A run at the **small size** (`--quick`) shows each command at work on few prompts:
-a "no" there may be want of prompts, and a "yes" may not last. The other pages of these results have the larger runs.
+of the models that fit on a laptop: the paper at **full size** on the default model, the rest at the **small size**
+(`--quick`), which shows each command at work on few prompts: a "no" there may be want of prompts, and a "yes" may not
+last. The pages of [filter](filter.md) and [binding](binding.md) heads have the paper's runs in full.
 
-Larger runs have turned some of these verdicts over, on the default model and in the toys. At the talk's own size
+Larger runs have turned some of the talk's verdicts over, on the default model and in the toys. At the talk's own size
 [singular vectors move first](toys.md#who-moves-first) and each alignment is a drop of the loss,
 [behaviour changes while the stream barely does](ioi-circuit.md#over-four-tasks) in all four tasks, and there
 [are circuit families](ioi-families.md); that [attention is sparse at the end of training](toys.md) because of features
-does not hold. The paper's larger runs are [filter](filter.md) and [binding](binding.md).
+does not hold.
 
 *Holds here?* is **yes** or **no** by the rule that the run's report states with each claim: a test against a null where
 the study has one, else a plain threshold. *Shown* is what a work shows without claiming anything that could fail, and

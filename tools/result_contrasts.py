@@ -195,7 +195,11 @@ def before(study: str) -> Callable[[dict[str, Any]], Sequence[str]]:
 
 
 def _before(found: Rows) -> Sequence[str]:
-    one, error, turned = found[0], max(row["error"] or 0.0 for row in found), max(row["flips"] for row in found)
+    one, error, turned = (
+        found[0],
+        max(row["error"] or 0.0 for row in found),
+        max(row["flips"] for row in found),
+    )
     rows = [
         [
             f"{one['prompts']}",

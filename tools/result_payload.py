@@ -163,4 +163,4 @@ def sweeps(data: dict[str, Any]) -> Sequence[str]:
     return table([*titles, "above 0.9 from step, at the latest"], rows)
 
 
-PAYLOAD: Blocks = {"grids": grids, "swapped": swapped, "examples": examples, "sweeps": sweeps}
+PAYLOAD: Blocks = {"grids": grids, "swapped": swapped, "examples": examples}

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 from forked import forked_command
@@ -20,7 +22,7 @@ import headwise
 from headwise.cli.main import VERBS, main
 from headwise.errors import HeadwiseError
 from headwise.research import reproduce as module
-from headwise.research.paper_readings import swapped
+from headwise.research.paper_readings import attribution, swapped
 from headwise.research.parts import ResearchPart, ResearchReading, ResearchRuns, ResearchStudy, Work
 from headwise.research.presets import PRESETS, preset_for, with_files
 from headwise.research.report import reproduced_report
@@ -252,3 +254,28 @@ def test_the_whole_work_at_a_small_size_on_the_small_model(
     # The small model's task has no number of entities that could be varied.
     assert missing == (["Figure 16"] if work == "paper" else [])
     assert page.read_text(encoding="utf-8").count("<figure") > len(found.parts) / 3
+
+
+@pytest.mark.parametrize(
+    ("beyond", "heads", "holds"), [(0, 4, False), (1, 5, False), (2, 5, True), (1, 1, True)]
+)
+def test_logits_are_explained_where_more_heads_are_beyond_placebos_than_by_chance(
+    tmp_path: Path, beyond: int, heads: int, holds: bool
+) -> None:
+    """One head of five at a level of 5 % is what chance gives in a quarter of runs."""
+    rows = [
+        {
+            "head": f"L0H{h}",
+            "method": method,
+            "explained": 0.9 if h < beyond or method == "shapley" else 0.5,
+            "explained_null": 0.6,
+            "explained_high": 0.8,
+        }
+        for h in range(heads)
+        for method in ("sequential", "shapley")
+    ]
+    (tmp_path / "binding").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "binding" / "attribution.parquet")
+    found = attribution(ResearchRuns(tmp_path, {"binding": {}}))
+    assert found.supported is holds
+    assert f"in {beyond} of {heads} heads" in found.here

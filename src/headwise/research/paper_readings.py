@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from scipy.stats import binomtest
+
 from headwise.research.parts import ResearchReading, ResearchRuns
 
 GRIDS = ("payload-8-discrete", "payload-8-gaussian", "payload-16-discrete", "payload-16-gaussian")
@@ -171,17 +173,21 @@ def growth(runs: ResearchRuns) -> ResearchReading:
 
 
 def attribution(runs: ResearchRuns) -> ResearchReading:
-    rows = {(r["head"], r["method"]): r for r in runs.rows("binding", "attribution")}
-    shares = [(r["explained"], r["explained_null"], r["explained_high"]) for r in rows.values()]
-    if not shares:
+    rows = runs.rows("binding", "attribution")
+    if not rows:
         return ResearchReading("no feature to attribute to", None)
-    mean, null = (sum(one[i] for one in shares) / len(shares) for i in (0, 1))
-    beyond = sum(one[0] > one[2] for one in shares)
+    by = {(r["head"], r["method"]): r for r in rows}
+    mean, null = (sum(r[name] for r in by.values()) / len(by) for name in ("explained", "explained_null"))
+    heads = sorted({head for head, _ in by})
+    # Two ways to share out one prompt's logits are no two tests: a head has to be beyond its placebos by each.
+    beyond = sum(
+        all(r["explained"] > r["explained_high"] for (of, _), r in by.items() if of == h) for h in heads
+    )
     return ResearchReading(
         f"features explain {mean:.0%} of the logits' variation, placebos of their ranks {null:.0%}; "
-        f"beyond the placebos' 95th percentile in {beyond} of {len(shares)}",
-        beyond > 0,
-        "more than placebo subspaces of the same ranks in at least one head",
+        f"beyond the placebos' 95th percentile in {beyond} of {len(heads)} heads",
+        bool(binomtest(beyond, len(heads), 0.05, alternative="greater").pvalue <= 0.05),
+        "more heads beyond the 95th percentile of placebo subspaces of the same ranks than by chance (p ≤ 0.05)",
     )
 
 
