@@ -51,7 +51,7 @@ class TooLarge(HeadwiseError):
 
 
 @dataclass(frozen=True)
-class _Widths:
+class _ModelSize:
     layers: int
     heads: int
     d_model: int
@@ -72,7 +72,7 @@ def said_of_memory(
     said = "there is not enough memory for this" + (f" ({asked[1]} more were wanted)" if asked else "")
     fits = [f"one of {longest} tokens was read before"] if longest else []
     if model is not None and tokens:
-        widths = _Widths(model.n_layers, model.n_heads, model.d_model, model.vocabulary)
+        widths = _ModelSize(model.n_layers, model.n_heads, model.d_model, model.vocabulary)
         need, left = held_bytes(widths, tokens), _left(model.device)
         said += f": {tokens} tokens need about {size_text(need)} beside the weights"
         if left < need:

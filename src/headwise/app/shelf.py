@@ -11,7 +11,7 @@ from headwise.app.again import RunCircuit
 from headwise.app.runs import Run
 from headwise.app.studies import BegunStudy, Studies
 from headwise.app.tables import tables_of
-from headwise.app.watch import Watch
+from headwise.app.watch import FolderWatch
 from headwise.app.wire import RunFolderEntry
 from headwise.circuits.circuit import Circuit
 from headwise.contrast.bank import FeatureBank, banks_of, features_of
@@ -37,12 +37,12 @@ class Shelf:
         loading: Sequence[str] = (),
     ) -> None:
         self.named, self.weight_hash = tuple(named), weight_hash
-        self._watch: Watch | None = None
+        self._watch: FolderWatch | None = None
         self.studies = Studies(Path(FOLDER) if studies is None else studies, model, loading)
 
     def watch(self, tell: Callable[[], None]) -> None:
         """Tell from now on whenever a folder is finished, or a study begins or ends."""
-        self._watch = Watch(self._looks, tell)
+        self._watch = FolderWatch(self._looks, tell)
 
     def close(self) -> None:
         if self._watch is not None:

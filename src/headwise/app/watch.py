@@ -9,7 +9,7 @@ PAUSE = 1.0
 """Seconds from one look to the next."""
 
 
-class Watch:
+class FolderWatch:
     """A thread that looks again and again, and tells when it sees something else than before."""
 
     def __init__(self, look: Callable[[], object], tell: Callable[[], None], pause: float = PAUSE) -> None:

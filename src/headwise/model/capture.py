@@ -27,8 +27,7 @@ from headwise.model.batch import (
     pad_positions,
     resolve_positions,
 )
-from headwise.model.editor import Editor
-from headwise.model.edits import AddToStream, Edit, OutputEdit, VectorEdit
+from headwise.model.edits import AddToStream, Edit, Editor, OutputEdit, VectorEdit
 from headwise.model.forward import Instruments, Pass, forward_all
 from headwise.model.joined import Sight, merge
 from headwise.model.reading import Rotary
