@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from result_blocks import Blocks, percent, said, table
-from result_payload import kept_grid
+from result_payload import PAYLOAD, kept_grid
 
 CLAIMS = {
     "singular_first": "singular vectors turn first",
@@ -189,6 +189,7 @@ def training(data: dict[str, Any]) -> Sequence[str]:
 
 
 TOYS: Blocks = {
+    **PAYLOAD,
     "alignment": alignment,
     "motion": motion,
     "shares": shares,
