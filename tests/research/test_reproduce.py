@@ -22,7 +22,7 @@ import headwise
 from headwise.cli.main import VERBS, main
 from headwise.errors import HeadwiseError
 from headwise.research import reproduce as module
-from headwise.research.paper_readings import attribution, swapped
+from headwise.research.paper_readings import GRIDS, accuracy, attribution, swapped
 from headwise.research.parts import ResearchPart, ResearchReading, ResearchRuns, ResearchStudy, Work
 from headwise.research.presets import PRESETS, preset_for, with_files
 from headwise.research.report import reproduced_report
@@ -279,3 +279,23 @@ def test_logits_are_explained_where_more_heads_are_beyond_placebos_than_by_chanc
     found = attribution(ResearchRuns(tmp_path, {"binding": {}}))
     assert found.supported is holds
     assert f"in {beyond} of {heads} heads" in found.here
+
+
+@pytest.mark.parametrize(
+    ("gap", "mean", "holds"), [(0.01, 0.83, True), (0.06, 0.83, False), (0.01, 0.79, False)]
+)
+def test_heads_retrieve_the_payload_as_far_as_the_task_lets_them(
+    tmp_path: Path, gap: float, mean: float, holds: bool
+) -> None:
+    """Gaussian latents have no ceiling: theirs is written as one, and none comes near it."""
+    gaussian = {"payload-8-gaussian": mean, "payload-16-gaussian": 0.98}
+    runs = {
+        name: {
+            "summary": {
+                "mean_accuracy": gaussian.get(name, 0.97),
+                "largest_gap_to_ceiling": 0.39 if name in gaussian else gap,
+            }
+        }
+        for name in GRIDS
+    }
+    assert accuracy(ResearchRuns(tmp_path, runs)).supported is holds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import plotly.graph_objects as go
 import pytest
 import torch
 
+from headwise.show.contrast import spaces
 from headwise.show.kit.figures import inert
 from headwise.show.kit.theme import DARK, NEUTRAL, ON_POINTS, PALETTE, PAPER, WHISKER
 from headwise.show.toy import payload
@@ -69,3 +71,24 @@ def test_losses_have_ticks_of_their_own() -> None:
     figure = training_course(points, [[1, 4.3], [99, 3.1]])
     assert [trace["name"] for trace in legend_of(figure)] == ["task accuracy", "loss", "L0H0"]
     assert layout["legend"]["x"] > 1
+
+
+def test_a_picture_shows_queries_of_every_class_and_keys_with_their_own_labels() -> None:
+    """25 keys a prompt: the keys of the first four prompts would leave a class without a query."""
+    classes, prompts, width = 5, 60, 25
+    which = torch.arange(prompts * width).reshape(prompts, width) % classes
+    names = [[f"c{int(c)}" for c in row] for row in which]
+    run = SimpleNamespace(
+        chosen=["L0H0"],
+        gallery=SimpleNamespace(
+            q=torch.arange(prompts).float()[None, :, None].expand(1, prompts, 3),
+            k=which.float()[None, :, :, None].expand(1, prompts, width, 3),
+            query={"class": [f"c{i % classes}" for i in range(prompts)]},
+            keys={"class": names},
+        ),
+    )
+    q, q_labels, k, k_labels = spaces.points(run, "L0H0", "class")  # pyright: ignore[reportArgumentType]
+    assert (len(q), len(k)) == (len(q_labels), len(k_labels)) == (spaces.QUERIES, spaces.KEYS)
+    assert set(q_labels) == set(k_labels) == {f"c{c}" for c in range(classes)}
+    assert [f"c{int(one)}" for one in k[:, 0]] == k_labels
+    assert [f"c{int(one) % classes}" for one in q[:, 0]] == q_labels

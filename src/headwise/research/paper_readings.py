@@ -9,19 +9,24 @@ from scipy.stats import binomtest
 from headwise.research.parts import ResearchReading, ResearchRuns
 
 GRIDS = ("payload-8-discrete", "payload-8-gaussian", "payload-16-discrete", "payload-16-gaussian")
+GAUSSIAN = {"payload-8-gaussian": 0.85, "payload-16-gaussian": 0.99}
+"""The paper's mean accuracy with Gaussian latents."""
 
 
 def accuracy(runs: ResearchRuns) -> ResearchReading:
-    found = [runs[name]["summary"] for name in GRIDS]
+    found = {name: runs[name]["summary"] for name in GRIDS}
     here = ", ".join(
         f"{name.removeprefix('payload-').replace('-', ' ')} {one['mean_accuracy']:.2f}"
-        for name, one in zip(GRIDS, found, strict=True)
+        for name, one in found.items()
     )
-    gap = max(one["largest_gap_to_ceiling"] for one in found)
+    # Tokens that carry the same latents bound what discrete ones allow; for Gaussian ones the paper's number is all
+    # there is to be held to.
+    gap = max(found[name]["largest_gap_to_ceiling"] for name in GRIDS if name not in GAUSSIAN)
+    short = max(number - found[name]["mean_accuracy"] for name, number in GAUSSIAN.items())
     return ResearchReading(
-        f"{here}; at most {gap:.2f} below what the task's noise allows",
-        gap <= 0.05,
-        "no cell is more than 0.05 below its ceiling",
+        f"{here}; discrete at most {gap:.2f} below what tokens with the same latents allow",
+        gap <= 0.05 and short <= 0.05,
+        "no discrete cell is more than 0.05 below its ceiling, no Gaussian mean more than 0.05 below the paper's",
     )
 
 

@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 from torch import Tensor
 
 from headwise.errors import HeadwiseError
+from headwise.randomness import keyed
 from headwise.show.kit.theme import AT_RIGHT, NEUTRAL, PALETTE, VEIL, styled
 from headwise.strings import natural, percent
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from headwise.contrast.result import FeaturesResult
 
 WIDE = (*PALETTE, "#b15928", "#1b7837", "#762a83", "#f46d43", "#4575b4", "#a6761d", "#e7298a", "#666666")
-KEYS = 120
-"""Keys in a picture: more would hide each other, and make a page large."""
+KEYS, QUERIES = 120, 40
+"""Keys and queries in a picture: more would hide each other, and make a page large."""
 MARKS: dict[str, dict[str, Any]] = {
     "keys": {"symbol": "circle", "size": 6, "opacity": 0.6, "line": {"width": 0}},
     # Open, so that they do not hide the keys that they are looking for.
@@ -28,19 +29,20 @@ MARKS: dict[str, dict[str, Any]] = {
 
 
 def points(run: FeaturesResult, head: str, group: str) -> tuple[Tensor, list[str], Tensor, list[str]]:
-    """Queries [n, d] and keys [m, d] of a head with their labels of ``group``, of so many prompts as can be drawn."""
+    """Queries [n, d] and keys [m, d] of a head with their labels of ``group``, of so many prompts as can be drawn.
+
+    A prompt has one query and many keys, so that keys are drawn from those of all prompts whose queries are shown:
+    the keys of the first few would leave whole classes without a query.
+    """
     place = run.chosen.index(head)
-    q, k = run.gallery.q[place].double(), run.gallery.k[place].double()
-    labels = run.gallery.query.get(group, [""] * len(q))
-    found, names = [], []
-    for i, key_labels in enumerate(run.gallery.keys.get(group, [])):
-        if len(names) + len(key_labels) > KEYS and found:
-            break
-        found.append(k[i, : len(key_labels)])
-        names += key_labels
-    if found:
-        q, labels = q[: len(found)], labels[: len(found)]
-    return q, list(labels), torch.cat(found) if found else k.reshape(-1, k.shape[-1])[:0], names
+    q, k = run.gallery.q[place, :QUERIES].double(), run.gallery.k[place, :QUERIES].double()
+    labels = run.gallery.query.get(group, [""] * len(q))[:QUERIES]
+    names = run.gallery.keys.get(group, [])[:QUERIES]
+    found = [(k[i, j], name) for i, row in enumerate(names) for j, name in enumerate(row)]
+    drawn = torch.randperm(len(found), generator=keyed(0, "keys of a picture"))[:KEYS].sort().values.tolist()
+    keys = [found[at][0] for at in drawn]
+    shown = torch.stack(keys) if keys else k.flatten(0, 1)[:0]
+    return q, list(labels), shown, [found[at][1] for at in drawn]
 
 
 def _colour(run: FeaturesResult, name: str) -> str:
@@ -139,7 +141,8 @@ def _line(
             rows = [i for i, label in enumerate(labels) if label == value]
             figure.add_box(
                 x=along[rows],
-                y=[f"{side}: {value}"] * len(rows),
+                # One place for the whole box, not one per point.
+                y0=f"{side}: {value}",
                 orientation="h",
                 name=value,
                 showlegend=False,
