@@ -22,9 +22,10 @@ WIDE = (*PALETTE, "#b15928", "#1b7837", "#762a83", "#f46d43", "#4575b4", "#a6761
 KEYS, QUERIES = 120, 40
 """Keys and queries in a picture: more would hide each other, and make a page large."""
 MARKS: dict[str, dict[str, Any]] = {
-    "keys": {"symbol": "circle", "size": 6, "opacity": 0.6, "line": {"width": 0}},
+    # Plotly's own dots of six pixels, seen through.
+    "keys": {"opacity": 0.6},
     # Open, so that they do not hide the keys that they are looking for.
-    "queries": {"symbol": "diamond-open", "size": 10, "opacity": 1, "line": {"width": 2}},
+    "queries": {"symbol": "diamond-open", "size": 10, "line": {"width": 2}},
 }
 
 
@@ -51,6 +52,8 @@ def _colour(run: FeaturesResult, name: str) -> str:
 
 
 def _scatter(xy: np.ndarray, labels: list[str], order: list[str], name: str, legend: bool) -> list[Any]:
+    # To a few thousandths of the picture: finer than a pixel, and shorter.
+    xy = xy.round(3 - int(np.floor(np.log10(np.abs(xy).max(initial=1e-300)))))
     traces = []
     for number, value in enumerate(order):
         rows = [i for i, label in enumerate(labels) if label == value]
@@ -64,7 +67,7 @@ def _scatter(xy: np.ndarray, labels: list[str], order: list[str], name: str, leg
                     name=value,
                     legendgroup=value,
                     showlegend=legend,
-                    hovertemplate=f"%{{fullData.name}}, {name}<extra></extra>",
+                    hoverinfo="name",
                 )
             )
     return traces
@@ -146,7 +149,7 @@ def _line(
                 orientation="h",
                 name=value,
                 showlegend=False,
-                marker={"color": WIDE[number % len(WIDE)], "size": 3},
+                marker={"color": WIDE[number % len(WIDE)]},
                 boxpoints=False,
             )
     return styled(
