@@ -151,3 +151,34 @@ def test_a_document_is_read_once_as_long_as_nothing_changes(
     assert read.count(document) == 1
     document.write_text(json.dumps({"heads": [{"head": "L1H2"}, {"head": "L1H3"}]}))
     assert [(one.name, one.rows) for one in tables_of(run)] == [("heads", 2)]
+
+
+def test_estimates_and_claims_are_read_sorted_and_tested_by_their_numbers(tmp_path: Path) -> None:
+    made = tmp_path / "run"
+    made.mkdir()
+    manifest = Manifest.of("explanations", {}, {}, {})
+    (made / "manifest.json").write_text(json.dumps(manifest.to_json()))
+    rows = [
+        {
+            "writer": name,
+            "schema": 1,
+            "log_odds": {"mean": mean, "ci": ci, "n": 6, "clusters": 6},
+            "claim": {"null": "n", "draws": 9, "p": q, "q": q, "group": "g", "supported": q <= 0.05},
+            "ends": [mean, 2 * mean],
+        }
+        for name, mean, ci, q in (
+            ("a", 0.250001, [0.1, 0.40000000000000002], 0.04),
+            ("b", 11.5, None, 0.3),
+            ("c", -2.0, [-3.0, -1.0], 0.001),
+        )
+    ]
+    (made / "explanations.json").write_text(json.dumps({"writers": rows}))
+    seen = table_page(Run(made), "writers", sort="log_odds", down=True)
+    assert [column.name for column in seen.columns] == ["writer", "log_odds", "claim", "ends"]
+    assert [row.cells for row in seen.rows] == [
+        ("b", "11.5", "not supported (q 0.3)", "11.5, 23"),
+        ("a", "0.25 (0.1 to 0.4)", "supported (q 0.04)", "0.25, 0.5"),
+        ("c", "-2 (-3 to -1)", "supported (q 0.001)", "-2, -4"),
+    ]
+    assert [row.cells[0] for row in table_page(Run(made), "writers", words="log_odds<1").rows] == ["a", "c"]
+    assert [row.cells[0] for row in table_page(Run(made), "writers", sort="claim").rows] == ["c", "a", "b"]

@@ -5,7 +5,6 @@ Whatever is in a folder, it only ever becomes text and numbers: a file that cann
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwise import jsons
+from headwise.app import cells
 from headwise.app import wire_runs as wire
 from headwise.app.runs import Run
 from headwise.errors import HeadwiseError
@@ -26,7 +26,8 @@ PAGE = 50
 BATCH = 8192
 MOST = 64_000_000
 """Bytes of a document that is read."""
-LONGEST = 400
+ENVELOPE = ("schema", "kind", "weight_hash")
+"""What a document within a document says of itself, the same in every row."""
 _HEAD = re.compile(r"L\d{1,4}H\d{1,4}")
 _TEST = re.compile(r"(\w+)(<=|>=|<|>|=)(.+)")
 Values = dict[str, Any]
@@ -74,7 +75,7 @@ def table_page(
                 for column in table.columns
             ),
             rows=tuple(
-                wire.RowSeen(cells=tuple(_cell(row.get(one)) for one in table.columns), place=place)
+                wire.RowSeen(cells=tuple(cells.shown(row.get(one)) for one in table.columns), place=place)
                 for row, place in zip(found, _places(run, name, shown, found), strict=True)
             ),
             total=table.count,
@@ -141,7 +142,8 @@ class _Listed:
 
     @cached_property
     def columns(self) -> list[str]:
-        return list(dict.fromkeys(str(key) for row in self.items[:200] for key in row))[:60]
+        keys = dict.fromkeys(str(key) for row in self.items[:200] for key in row)
+        return [key for key in keys if key not in ENVELOPE][:60]
 
     def meaning(self, column: str) -> str:
         return ""
@@ -186,7 +188,7 @@ def _chosen(table: _Parquet | _Listed, sort: str, down: bool, words: str) -> lis
     """Numbers of the rows that fit, in order; of every row only what it is sorted by is kept."""
     tests = [_test(word, table.columns) for word in words.split()]
     fits = ((number, row) for number, row in enumerate(table.all()) if all(test(row) for test in tests))
-    keys = {number: _order(row.get(sort)) if sort else (0, 0.0, "") for number, row in fits}
+    keys = {number: cells.order(row.get(sort)) if sort else (0, 0.0, "") for number, row in fits}
     return sorted(keys, key=lambda number: keys[number], reverse=down)
 
 
@@ -197,15 +199,16 @@ def _test(word: str, columns: list[str]) -> Callable[[Values], bool]:
         low = word.lower()
         return lambda row: any(low in str(value).lower() for value in row.values())
     column, sign, given = found.groups()
-    number = _number(given)
+    limit = _number(given)
 
     def holds(row: Values) -> bool:
         value = row.get(column)
         if sign == "=":
-            return str(value).lower() == given.lower() or (number is not None and value == number)
-        if number is None or isinstance(value, bool) or not isinstance(value, int | float):
+            return str(value).lower() == given.lower() or (limit is not None and cells.number(value) == limit)
+        mine = cells.number(value)
+        if limit is None or mine is None:
             return False
-        return {"<": value < number, ">": value > number, "<=": value <= number, ">=": value >= number}[sign]
+        return {"<": mine < limit, ">": mine > limit, "<=": mine <= limit, ">=": mine >= limit}[sign]
 
     return holds
 
@@ -217,29 +220,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _order(value: Any) -> tuple[int, float, str]:
-    """Numbers before texts, and what is missing last."""
-    if isinstance(value, bool | int | float) and not (isinstance(value, float) and math.isnan(value)):
-        return (0, float(value), "")
-    return (2, 0.0, "") if value is None else (1, 0.0, str(value))
-
-
 # --- showing ---------------------------------------------------------------------------------------------------------
-
-
-def _cell(value: Any) -> str | int | float | bool | None:
-    """What a page can show of a value."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) < 2**53 else str(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, list | tuple):
-        return shortened(", ".join(str(_cell(one)) for one in value[:60]), LONGEST)
-    if isinstance(value, dict):
-        return shortened(", ".join(f"{key}: {_cell(one)}" for key, one in list(value.items())[:20]), LONGEST)
-    return shortened(str(value), LONGEST)
 
 
 def _is_number(rows: list[Values], column: str) -> bool:
