@@ -56,7 +56,8 @@ class AttentionRows:
     def shuffled(self, generator: torch.Generator) -> Tensor:
         """The attention dealt anew among the allowed keys of each row [n, T]: a placebo that keeps its sizes."""
         place = (~self.allowed).to(torch.int8).argsort(dim=1, stable=True)
-        order = (torch.rand(self.allowed.shape, generator=generator) + 2.0 * ~self.allowed).argsort(1)
+        drawn = torch.rand(self.allowed.shape, generator=generator) + 2.0 * ~self.allowed
+        order = drawn.argsort(dim=1, stable=True)
         return torch.zeros_like(self.attention).scatter(1, place, self.attention.gather(1, order))
 
     def some_keys(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

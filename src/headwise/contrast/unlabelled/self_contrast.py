@@ -16,6 +16,7 @@ from torch import Tensor
 
 from headwise.contrast.rank import energy_rank, null_rank
 from headwise.contrast.unlabelled.attention_rows import AttendedCells, AttentionRows
+from headwise.contrast.unlabelled.placebos import placebo_sums
 from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
 
@@ -92,12 +93,9 @@ class SelfContrast(BaseEstimator):
         cells = AttendedCells(
             cells.q, cells.k, cells.attention, cells.unit, cells.row + self.n_rows_, cells.key
         )
-        q = usable.q.double()
-        dealt = [usable.contrast()]
-        for draw in range(self.placebos):
-            generator = keyed(self.seed, "placebo", draw, self.n_rows_)
-            dealt.append(usable.contrast(usable.shuffled(generator)))
-        sums = torch.stack([q.mT @ d.double() for d in dealt])
+        real = usable.q.double().mT @ usable.contrast().double()
+        draws = [keyed(self.seed, "placebo", draw, self.n_rows_) for draw in range(self.placebos)]
+        sums = torch.cat([real[None], placebo_sums(usable, draws)])
         self._sum = sums if self._sum is None else self._sum + sums
         self._keys.append(usable.some_keys(KEYS, keyed(self.seed, "keys", self.n_rows_)))
         self.n_rows_ += len(usable)
