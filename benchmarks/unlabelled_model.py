@@ -3,8 +3,8 @@
     python benchmarks/unlabelled_model.py [--out FILE] [--texts 240] [--prompts 360] [--scan 120] [--tests 240]
 
 Spans without labels come from documentation (*prose*) and from prompts of the task whose labels are not looked at
-(*prompts*); the labelled subspaces from other prompts, and swaps are on others again. The table
-against labels in ``docs/results/features.md`` is of an earlier form: 60 prompts, spans of prose alone.
+(*prompts*); the labelled subspaces from other prompts, and swaps are on others again. The numbers against labels in
+``docs/results/features.md`` are of this run.
 """
 
 from __future__ import annotations
@@ -117,6 +117,11 @@ def share_inside(span: Tensor, wanted: Tensor) -> Tensor:
     return principal_cosines(span, wanted).square().sum(-1) / wanted.shape[-1]
 
 
+def degrees(span: Tensor, wanted: Tensor) -> Tensor:
+    """Principal angles, the smallest first; spans [..., d, r]."""
+    return principal_cosines(span, wanted).clamp(-1, 1).acos().rad2deg()
+
+
 # --- both ------------------------------------------------------------------------------------------------------------
 
 
@@ -204,10 +209,17 @@ class Moved:
 def compared(span: SelfContrast, wanted: Tensor, moved: Moved, place: int) -> dict[str, Any]:
     """One labelled feature of one head against the span found without labels."""
     if not span.rank_:
-        return {"span": 0, "rank_null": 0, "inside": 0.0, "inside_p": 1.0, "swap": 0.0, "swap_p": 1.0}
+        none = {"inside": 0.0, "inside_p": 1.0, "swap": 0.0, "swap_p": 1.0, "same": 0.0, "same_p": 1.0}
+        return {"span": 0, "rank_null": 0, "rank_energy": span.rank_energy_, **none}
     placebo = torch.linalg.svd(span.placebos_)[2].mT[:, :, : span.rank_]
     inside, drawn = float(share_inside(span.key_, wanted)), share_inside(placebo, wanted)
     swap, others = float(moved.shares(place, span.key_[None])[0]), moved.shares(place, placebo)
+    # Nine dimensions against one would not be a fair comparison: as many of the span's first as were labelled.
+    rank = wanted.shape[-1]
+    same, few = (
+        float(moved.shares(place, span.key_[None, :, :rank])[0]),
+        moved.shares(place, placebo[..., :rank]),
+    )
     return {
         "span": span.rank_,
         "rank_null": span.rank_null_,
@@ -215,21 +227,25 @@ def compared(span: SelfContrast, wanted: Tensor, moved: Moved, place: int) -> di
         "inside": inside,
         "placebo_inside": float(drawn.mean()),
         "inside_p": p_value(inside, drawn),
-        "angles": principal_cosines(span.key_, wanted).acos().rad2deg().tolist(),
+        "angles": degrees(span.key_, wanted).tolist(),
+        "placebo_angles": degrees(placebo, wanted).mean(0).tolist(),
         "swap": swap,
         "placebo_swap": float(others.mean()),
         "swap_p": p_value(swap, others),
+        "same": same,
+        "placebo_same": float(few.mean()),
+        "same_p": p_value(same, few),
     }
 
 
 def judged(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With claims: all spans corrected together, and all swaps."""
+    """With claims: all spans corrected together, all swaps of them, and all of as many dimensions as were labelled."""
     null = "spans of attention dealt anew"
     made = {
         name: claims(
             [r[f"{name}_p"] for r in records], null=null, draws=PLACEBOS, group=f"all {many} of the run"
         )
-        for name, many in (("inside", "spans"), ("swap", "swaps"))
+        for name, many in (("inside", "spans"), ("swap", "swaps"), ("same", "swaps of as many dimensions"))
     }
     labelled = claims(
         [r["labelled_p"] for r in records if r["source"] == "prose"],
