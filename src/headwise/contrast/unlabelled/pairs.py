@@ -20,6 +20,7 @@ from torch import Tensor
 from headwise.claims import LEVEL, claim, corrected, p_value, sign_flips
 from headwise.contrast.unlabelled.cells import CellInText
 from headwise.contrast.unlabelled.held_out import CellParts
+from headwise.errors import HeadwiseError
 from headwise.randomness import keyed
 from headwise.types import Claim
 
@@ -28,9 +29,9 @@ TOP = 0.2
 ALIKE = 2.0
 """Features are alike if they share this many times as many of those cells as by chance."""
 DRAWS = 999
-"""Exchanges of cells between two features, and flips of texts' signs."""
+"""Exchanges of texts between two features, and flips of texts' signs."""
 SWAP_NULL = "signs of texts flipped, for the weaker of both features"
-WRITER_NULL = "cells exchanged between both features"
+WRITER_NULL = "texts exchanged between both features"
 GROUP = "all tests of pairs of the run"
 FEW = 4
 """Cells of one feature alone that are too few to test on."""
@@ -157,37 +158,56 @@ def swap_difference(
     return PairTest(difference, claim(p, null=SWAP_NULL, draws=draws))
 
 
-def writer_test(first: Tensor, second: Tensor, seed: int, *labels: object) -> PairTest | None:
+def writer_test(first: Tensor, second: Tensor, unit: Tensor, seed: int, *labels: object) -> PairTest | None:
     """Correlations of writers' profiles within two features' cells less those between them.
 
-    Profiles [n, writers] are each writer's share of the coordinate. Under the null the cells are exchangeable.
+    Profiles [n, writers] are each writer's share of the coordinate, in one cell of a text at most for each feature;
+    ``unit`` [both] are the texts, the first feature's before the second's. Cells of one text share its words: they are
+    not compared with one another, and under the null it is texts that are exchanged.
     """
     a, b = len(first), len(second)
     if min(a, b) < FEW:
         return None
     both = torch.cat([first, second]).double()
     both = both - both.mean(1, keepdim=True)
-    unit = both / both.norm(dim=1, keepdim=True).clamp_min(1e-30)
-    alike = unit @ unit.mT
-    alike.fill_diagonal_(0.0)
+    profiles = both / both.norm(dim=1, keepdim=True).clamp_min(1e-30)
+    compared = (unit[:, None] != unit).double()
+    alike = profiles @ profiles.mT * compared
 
-    def split(mine: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean within and between, for memberships [draws, n]."""
+    def split(mine: Tensor) -> Tensor:
+        """Mean within less mean between, for memberships [draws, n]."""
         theirs = 1 - mine
-        within = torch.einsum("di,ij,dj->d", mine, alike, mine) + torch.einsum(
-            "di,ij,dj->d", theirs, alike, theirs
+        within, pairs_within = (
+            torch.einsum("di,ij,dj->d", mine, x, mine) + torch.einsum("di,ij,dj->d", theirs, x, theirs)
+            for x in (alike, compared)
         )
-        between = torch.einsum("di,ij,dj->d", mine, alike, theirs)
-        return within / (a * (a - 1) + b * (b - 1)), between / (a * b)
+        between, pairs_between = (torch.einsum("di,ij,dj->d", mine, x, theirs) for x in (alike, compared))
+        return within / pairs_within - between / pairs_between
 
-    generator = keyed(seed, "writers", *labels)
-    order = torch.rand(DRAWS, a + b, generator=generator).argsort(1)
-    drawn = torch.zeros(DRAWS, a + b, dtype=torch.float64).scatter_(1, order[:, :a], 1.0)
-    real = (torch.arange(a + b) < a).double()[None]
-    within, between = split(real)
-    null = torch.sub(*split(drawn))
-    observed = float(within - between)
+    observed = float(split((torch.arange(a + b) < a).double()[None]))
+    null = split(_exchanged(unit[:a], unit[a:], keyed(seed, "writers", *labels)))
     return PairTest(observed, claim(p_value(observed, null), null=WRITER_NULL, draws=DRAWS))
+
+
+def _exchanged(first: Tensor, second: Tensor, generator: torch.Generator) -> Tensor:
+    """Memberships [draws, n] with texts exchanged between two features; ``first`` and ``second`` are cells' texts.
+
+    A text with a cell of each has them turned round or not; the features of the others are dealt anew.
+    """
+    if max(len(one) - len(one.unique()) for one in (first, second)):
+        raise HeadwiseError("a text has several cells of one feature: give one, for they are not independent")
+    here, there = (first[:, None] == second).nonzero().T
+    there = there + len(first)
+    count = len(first) + len(second)
+    alone = torch.ones(count, dtype=torch.bool)
+    alone[here], alone[there] = False, False
+    places = alone.nonzero()[:, 0]
+    mine = torch.zeros(DRAWS, count, dtype=torch.float64)
+    dealt = torch.rand(DRAWS, len(places), generator=generator).argsort(1)
+    mine[:, places] = (dealt < len(first) - len(here)).double()
+    mine[:, here] = torch.randint(2, (DRAWS, len(here)), generator=generator).double()
+    mine[:, there] = 1 - mine[:, here]
+    return mine
 
 
 def judged(pairs: Sequence[FeaturePair]) -> tuple[FeaturePair, ...]:

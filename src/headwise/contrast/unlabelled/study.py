@@ -272,16 +272,18 @@ class _TextStudy:
     def _writers(self, one: HeadFound, a: int, b: int) -> PairTest | None:
         """Who writes the keys' coordinate, in cells that only one of two features carries.
 
-        One cell per text: cells of a text share their words, and are not exchangeable one by one.
+        One cell per text and feature: cells of a text share their words, and are not exchangeable one by one.
         """
         profiles: list[tuple[list[str], Tensor]] = []
+        texts = []
         for i, j in ((a, b), (b, a)):
             chosen = varied(one.parts, _only(one, i, j).tolist(), CELLS)
             cells = one.parts.cells.chosen(torch.tensor(chosen, dtype=torch.long))
             profiles.append(writer_profiles(self.model, one.head, one.found, i, cells, self.ids))
+            texts.append(cells.unit)
         names = list(dict.fromkeys([*profiles[0][0], *profiles[1][0]]))
         first, second = (_ordered(names, *profile) for profile in profiles)
-        return writer_test(first, second, self.asked.seed, str(one.head), a, b)
+        return writer_test(first, second, torch.cat(texts), self.asked.seed, str(one.head), a, b)
 
 
 def _only(one: HeadFound, mine: int, other: int) -> Tensor:
