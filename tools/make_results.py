@@ -49,9 +49,7 @@ RESULTS = {
     "ioi-circuit": ResultPage(("circuits", "circuits-", "effects-"), kept_task, CIRCUITS, whole=False),
     "binding": ResultPage(("binding", "jitter"), kept_contrast, BINDING),
     "filter": ResultPage(("filter", "filter-13"), kept_contrast, FILTER),
-    "toys": ResultPage(
-        ("alignment-", "sweep-interference", "training", "payload-"), kept_toy, TOYS, whole=False
-    ),
+    "toys": ResultPage(("alignment-", "sweep-", "training", "payload-"), kept_toy, TOYS, whole=False),
 }
 
 

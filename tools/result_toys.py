@@ -159,6 +159,37 @@ def theorem(data: dict[str, Any]) -> Sequence[str]:
     return table([*titles, "feature and singular vector of the trained head, smallest"], rows)
 
 
+SWEPT = {
+    "probability": "feature probability p",
+    "lambda": "weight λ of attention",
+    "features": "features N",
+    "head": "head dimensions H",
+    "sources": "sources",
+}
+
+
+def sweeps(data: dict[str, Any]) -> Sequence[str]:
+    """What alignment depends on, value by value."""
+    rows = []
+    for study in ("probability", "lambda", "features", "head", "context"):
+        for number, one in enumerate(data[f"sweep-{study}"]["values"]):
+            column = next(name for name in SWEPT if name in one)
+            second = one["second_to_first_singular_value"]
+            rows.append(
+                [
+                    "" if number else SWEPT[column],
+                    f"{one[column]:g}",
+                    f"{one['smallest_cosine']:.4f}",
+                    f"{one['mean_cosine']:.4f}",
+                    # A head of one dimension has one singular value.
+                    "–" if second is None else f"{second:.4f}",
+                    f"{one['mean_logit']:.2f}",
+                    f"{one['others_inside']:.3f}",
+                ]
+            )
+    return table(["setting", "", "cosine, smallest", "mean", "σ2/σ1", "logit, mean", "inside"], rows)
+
+
 SPARSE = {
     "sparsity": "sparsity of relative attention by channel (lower is sparser)",
     "isotropic": "isotropic Gaussian streams through the same weights",
@@ -194,5 +225,6 @@ TOYS: Blocks = {
     "motion": motion,
     "shares": shares,
     "theorem": theorem,
+    "sweeps": sweeps,
     "training": training,
 }
