@@ -77,7 +77,7 @@ def estimated(mean: Tensor | float, drawn: Tensor, n: int, clusters: int | None 
     if count < FEW:
         known = drawn[~drawn.isnan()].double()
         # A resample of k clusters varies by (k − 1) / k of what a new sample does.
-        half = _student(count) * float(known.std(correction=0)) * math.sqrt(count / (count - 1))
+        half = student(count) * float(known.std(correction=0)) * math.sqrt(count / (count - 1))
         return Estimate(float(mean), float(mean) - half, float(mean) + half, n=n, clusters=count)
     low, high = bounds(drawn)
     return Estimate(float(mean), float(low), float(high), n=n, clusters=count)
@@ -99,7 +99,7 @@ def mean_interval(values: Tensor, seed: int, *labels: object) -> tuple[Tensor, T
     mean = filled.sum(0) / count
     off = ((filled - mean) * known).square().sum(0)
     error = (off / (count * (count - 1).clamp_min(1))).sqrt()
-    half = error * torch.tensor([_student(int(c)) for c in count], dtype=torch.float64)
+    half = error * torch.tensor([student(int(c)) for c in count], dtype=torch.float64)
     few = count < FEW
     low, high = torch.where(few, mean - half, low), torch.where(few, mean + half, high)
     shape = values.shape[1:]
@@ -129,7 +129,7 @@ def estimate(values: Tensor, seed: int, *labels: object, clusters: Tensor | None
     mean = float(kept.mean())
     if count < FEW:
         off = float((sums - mean * sizes).square().sum())
-        half = _student(count) * math.sqrt(off * count / (count - 1)) / len(kept)
+        half = student(count) * math.sqrt(off * count / (count - 1)) / len(kept)
         return Estimate(mean, mean - half, mean + half, n=len(kept), clusters=count)
     weights = resampled(count, seed, *labels)
     low, high = bounds((weights @ sums) / (weights @ sizes))
@@ -145,7 +145,7 @@ def as_share(found: Estimate) -> Estimate:
     return replace(found, low=max(0.0, found.low), high=min(max(1.0, found.mean), found.high))
 
 
-def _student(clusters: int) -> float:
+def student(clusters: int) -> float:
     """Student's 97.5 % quantile for a mean of so many clusters; 0 where there is no spread to tell."""
     if clusters < 2:
         return 0.0

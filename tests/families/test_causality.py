@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,10 @@ from tiny import prompts_of, tiny
 from tiny_circuits import two_answers
 
 from headwise.bases.basis import Bases
+from headwise.families import causality as module
 from headwise.families.causality import CausalQuestion, exclusive, measure_causality
-from headwise.families.halves import exchanged, halved
+from headwise.families.exchange import ClusterExchange
+from headwise.families.halves import halved
 from headwise.families.incidence import Element, Incidence
 from headwise.families.removals import Signals, grouped, removal_edits
 from headwise.intervals import wilson
@@ -202,31 +206,59 @@ def test_what_only_the_tested_half_holds_is_not_chosen() -> None:
 
 
 def test_exchanging_families_equals_the_obvious_loop() -> None:
-    values = torch.tensor([3.0, 2.5, 1.0, 0.5, 2.0, 0.0], dtype=torch.float64)
-    own = torch.tensor([True, True, False, False, True, False])
-    clusters = torch.tensor([0, 0, 1, 1, 2, 2])  # two of one family each, one of both
+    values = np.array([3.0, 2.5, 1.0, 0.5, 2.0, 0.0])
+    own = np.array([True, True, False, False, True, False])
+    clusters = np.array([0, 0, 1, 1, 2, 2])  # two of one family each, one of both
     gaps = []
-    for pure in ((True, False), (False, True)):
-        for mixed in ((True, False), (False, True)):
-            given = torch.tensor([pure[0]] * 2 + [pure[1]] * 2 + list(mixed))
-            gaps.append(float(values[given].mean() - values[~given].mean()))
+    for pure in (1.0, -1.0):
+        for mixed in (1.0, -1.0):
+            # Wordings count once each: the two of one family are one difference, which is worth two of them.
+            gaps.append((2 * pure * (2.75 - 0.75) + mixed * 2.0) / 3)
     exact = sum(gap >= gaps[0] - 1e-9 for gap in gaps) / len(gaps)
-    p = exchanged(values, own, clusters, draws=9999, generator=torch.Generator().manual_seed(0))
-    assert p == pytest.approx(exact, abs=0.02)
+    p, ways = ClusterExchange.of(own, ~own, clusters).p_values(values[None], torch.Generator(), larger=True)
+    assert (float(p[0]), ways) == (exact, 4)
+    less, _ = ClusterExchange.of(~own, own, clusters).p_values(values[None], torch.Generator(), larger=True)
+    assert float(less[0]) == 1.0  # one-sided: the other family's are not the larger ones
 
 
-def test_wordings_that_differ_are_rarely_taken_for_families_and_a_real_gap_mostly_is() -> None:
+@pytest.mark.parametrize("both", [False, True])
+def test_wordings_that_differ_are_rarely_taken_for_families_and_a_real_gap_mostly_is(both: bool) -> None:
+    """Wordings of one family each that differ, and wordings of both in which the gap differs and is 0 on average."""
     generator = torch.Generator().manual_seed(0)
-    clusters = torch.arange(40) // 4
-    own = clusters < 5
+    clusters = torch.arange(80) // 8
+    own = torch.arange(80) % 2 == 0 if both else clusters < 5
     plain, planted, naive = [], [], []
     for _ in range(200):
-        values = torch.randn(10, generator=generator)[clusters] + 0.5 * torch.randn(40, generator=generator)
-        p = exchanged(values, own, clusters, draws=199, generator=generator)
-        plain.append(p <= 0.05)
-        each = exchanged(values, own, torch.arange(40), draws=199, generator=generator)
-        naive.append(each <= 0.05)
-        planted.append(exchanged(values + 2 * own, own, clusters, draws=199, generator=generator) <= 0.05)
+        shared = torch.randn(10, generator=generator)[clusters] * (torch.where(own, 0.5, -0.5) if both else 1)
+        values = shared + 0.5 * torch.randn(80, generator=generator)
+        for found, value, which in (
+            (plain, values, clusters),
+            (planted, values + 2 * own, clusters),
+            (naive, values, torch.arange(80)),
+        ):
+            made = ClusterExchange.of(own.numpy(), ~own.numpy(), which.numpy())
+            p, _ = made.p_values(value.numpy()[None], generator, larger=True)
+            found.append(float(p[0]) <= 0.05)
     assert wilson(sum(plain), 200)[0] <= 0.05
     assert wilson(sum(naive), 200)[0] > 0.05  # exchanging prompts one by one calls wordings families
     assert sum(planted) > 120
+
+
+def test_a_family_of_one_wording_supports_nothing_however_many_prompts_it_has() -> None:
+    """Its prompts are parted, and the choice has seen the wording; counted one by one they were called significant."""
+    families = np.repeat([0, 1], 12)
+    wording = families.copy()
+    halves = halved(families, [0, 1], wording, "wording")
+    assert halves.parted and halves.unit == "wording" and halves.clusters.tolist() == wording.tolist()
+    assert [int(halves.tested[families == f].sum()) for f in (0, 1)] == [6, 6]
+    one = module._Set("signals", 0, 1, [], [])
+    lead = np.where(families == 0, -1.0, 0.0) + 0.01 * np.arange(24)
+    values = np.stack([np.zeros((24, 3)), np.zeros((24, 3))], 1)
+    values[:, 0, 1] = lead
+    own = torch.from_numpy(families == 0)
+    found = module._alone(values, own, torch.from_numpy(wording), halves, one, 0)
+    assert {name: claim.p for name, claim in found.items()} == {"own": 0.5, "gap": 0.5}
+    assert all("the choice has seen the same ones" in claim.null for claim in found.values())
+    each = replace(halves, parted=False, clusters=np.arange(24), unit="prompt")
+    naive = module._alone(values, own, torch.arange(24), each, one, 0)
+    assert all(claim.p < 0.01 for claim in naive.values())

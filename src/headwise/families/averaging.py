@@ -3,7 +3,9 @@
 The averaged circuit of some prompts holds what at least half of their circuits hold. Prompts are resampled, the circuit
 is averaged again, and the *variance of structure* is the mean Jaccard distance of two such circuits; the same is taken
 inside each family, and for the families' representatives. Circuits of fewer prompts vary more, so the null are random
-groups of the families' sizes: families are a better unit only if theirs vary less.
+groups of the families' sizes: families are a better unit only if theirs vary less. Prompts of one wording have circuits
+that are alike, so groups are dealt within wordings, and between whole wordings that are of one family: families that
+are wordings are no steadier than others that are.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import sparse
 
 from headwise.claims import claim, p_value
+from headwise.families.dealing import Dealing, dealt_by
 from headwise.families.distance import jaccard
 from headwise.intervals import resampled
 from headwise.randomness import keyed
@@ -27,7 +29,7 @@ RESAMPLES = 40
 """Resamples of the prompts: 780 pairs of averaged circuits."""
 DRAWS = 99
 """Random groups of the families' sizes."""
-NULL = "random groups of the families' sizes"
+NULL = "random groups of the families' sizes: prompts {dealt}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +76,16 @@ class Averaging:
 
 
 def averaging(
-    matrix: sparse.csr_matrix, distances: np.ndarray, labels: np.ndarray, *, seed: int = 0
+    matrix: sparse.csr_matrix,
+    distances: np.ndarray,
+    labels: np.ndarray,
+    *,
+    clusters: np.ndarray | None = None,
+    unit: str = "prompt",
+    seed: int = 0,
 ) -> Averaging:
-    """Resample circuits [prompts, features] as a whole and within families (``labels`` [prompts]).
+    """Resample circuits [prompts, features] as a whole and within families (``labels`` [prompts]); ``clusters``
+    [prompts] say which prompts belong together, and ``unit`` what they share.
 
     >>> held = sparse.csr_matrix(np.repeat(np.eye(2, 6, dtype=bool), 10, axis=0))
     >>> found = averaging(held, jaccard(held), np.repeat([0, 1], 10))
@@ -91,11 +100,13 @@ def averaging(
     by_family = [_variance(ones[rows], seed, "family", number) for number, rows in enumerate(groups)]
     random = []
     if len(groups) > 1:
+        deal = Dealing.of(labels, clusters)
         for draw in range(DRAWS):
-            order = torch.randperm(len(labels), generator=keyed(seed, "random groups", draw)).numpy()
-            parts = np.split(order, np.cumsum(counts)[:-1])
+            given = deal(keyed(seed, "random groups", draw))
+            parts = [np.flatnonzero(given == number) for number in range(len(counts))]
             one = [_variance(ones[rows], seed, "random", draw, n) for n, rows in enumerate(parts)]
-            random.append(float(np.average(one, weights=counts)))
+            # Whole wordings are of different sizes, and so are the groups that they make.
+            random.append(float(np.average(one, weights=[len(rows) for rows in parts])))
     families = float(np.average(by_family, weights=counts))
     whole = _averaged(ones, np.ones((1, len(labels)), dtype=np.float32))[0]
     own = [_averaged(ones[rows], np.ones((1, len(rows)), dtype=np.float32))[0] for rows in groups]
@@ -113,7 +124,11 @@ def averaging(
                 [_shared(ones[rows], held) for rows, held in zip(groups, own, strict=True)], weights=counts
             )
         ),
-        steadier=claim(p_value(-families, [-one for one in random]), null=NULL, draws=DRAWS)
+        steadier=claim(
+            p_value(-families, [-one for one in random]),
+            null=NULL.format(dealt=dealt_by(unit)),
+            draws=DRAWS,
+        )
         if random
         else None,
     )

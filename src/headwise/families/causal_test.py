@@ -68,7 +68,7 @@ class CausalTest:
     chosen_on: int = 0
     """Prompts of both families that they were chosen on; they are tested on others."""
     unit: str = "prompt"
-    """What was split, resampled and exchanged as one."""
+    """What was resampled and exchanged as one, and split as one where every family had enough of it."""
     own: FamilyEffect | None = None
     """What removing them did in the first family's prompts; None if there is nothing to remove."""
     other: FamilyEffect | None = None

@@ -23,7 +23,8 @@ from headwise.circuits.counterfactual import leads
 from headwise.claims import claims, sign_flips
 from headwise.errors import HeadwiseError
 from headwise.families.causal_test import CausalTest, FamilyEffect, RemovedKind
-from headwise.families.halves import HalvedPrompts, exchanged, halved
+from headwise.families.exchange import ClusterExchange
+from headwise.families.halves import HalvedPrompts, halved
 from headwise.families.incidence import Element, Incidence
 from headwise.families.removals import (
     NOTHING,
@@ -55,7 +56,7 @@ PROMPTS = 40
 BOOTSTRAPS = 2000
 """Resamples of prompts per interval: a 95 % bound then rests on 50 of them."""
 DRAWS = 9999
-"""Exchanges of families, and flips of signs, where there are too many to go through all."""
+"""Flips of signs where there are too many to go through all."""
 GROUP = "all sets of signals and heads that were removed in this run, in their own prompts and against the other's"
 
 
@@ -246,7 +247,7 @@ def _tested(
         seen_own=effects.get(("chosen", s.own)),
         seen_other=effects.get(("chosen", s.other)),
         gap=_gap(torch.from_numpy(_changes(values)[0]), own, which, s, seed),
-        claims=_alone(values, own, which, halves.unit, s, seed),
+        claims=_alone(values, own, which, halves, s, seed),
     )
 
 
@@ -256,19 +257,20 @@ def _changes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return leads[:, 1] - leads[:, 0], (leads[:, 2:] - leads[:, :1]).mean(1)
 
 
-def _alone(values: np.ndarray, own: Tensor, which: Tensor, unit: str, s: _Set, seed: int) -> dict[str, Claim]:
+def _alone(
+    values: np.ndarray, own: Tensor, which: Tensor, halves: HalvedPrompts, s: _Set, seed: int
+) -> dict[str, Claim]:
     """Both claims about a set, before they are corrected with those of the others."""
     change, control = _changes(values)
     lost = torch.from_numpy(control - change)
     p, flips = sign_flips(lost[own], which[own], draws=DRAWS, generator=keyed(seed, "own", *s.key))
-    apart = exchanged(lost, own, which, draws=DRAWS, generator=keyed(seed, "gap", *s.key))
+    between = ClusterExchange.of(own.numpy(), ~own.numpy(), which.numpy())
+    apart, ways = between.p_values(lost.numpy()[None], keyed(seed, "gap", *s.key), larger=True)
+    like = "layers" if s.kind == "heads" else "heads and writers"
+    by = f"{halves.unit}{'; the choice has seen the same ones' if halves.parted else ''}"
     tested = {
-        "own": (
-            p,
-            f"controls of the same {'layers' if s.kind == 'heads' else 'heads and writers'}, exchanged by {unit}",
-            flips,
-        ),
-        "gap": (apart, f"the two families' prompts exchanged by {unit}", DRAWS),
+        "own": (p, f"controls of the same {like}, exchanged by {by}", flips),
+        "gap": (float(apart[0]), f"the two families exchanged by {by}", ways),
     }
     return {name: claims([p], null=null, draws=n, group=GROUP)[0] for name, (p, null, n) in tested.items()}
 

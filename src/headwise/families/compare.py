@@ -10,7 +10,8 @@ with a bootstrap interval over wordings inside each family (over prompts where a
 the cosine of the two representatives, and how much two prompts of one family agree (the yardstick: families cannot
 agree better than each does with itself). What a head does is a claim about the side of a threshold that its cosine lies
 on, by Welch's t: each family's spread is that of its resamples, and since the data choose the side, both tails count.
-All heads, sides and pairs are corrected together.
+All heads, sides and pairs are corrected together. Where a family uses a head in one wording alone, nothing says how far
+another would move the signal: the interval is that of its prompts, and nothing is claimed.
 """
 
 from __future__ import annotations
@@ -37,10 +38,23 @@ OPPOSITE = -0.2
 """*the opposite* if it is below this, and *something else* if it is between the two; *unclear* where that is not
 supported."""
 GROUP = "all heads, sides and pairs of families of this run"
+ALONE = "{null}; untested, as a family has one {unit} here"
 FEWEST_PROMPTS = 8
 """Prompts of each family that must use a head on a side for the two to be compared there."""
 BOOTSTRAPS = 400
 """Resamples of prompts per interval: enough for a 95 % bound that is compared with two thresholds, for every head."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Resampled:
+    """Means of resamples of one family's unit vectors into a head."""
+
+    means: np.ndarray
+    """[resamples, channels]."""
+    count: int
+    """How many clusters, or prompts, were resampled."""
+    alone: bool
+    """Whether prompts were, because all are of one cluster."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,10 +187,11 @@ def compare(
     pairs: Sequence[tuple[int, int]],
     *,
     clusters: np.ndarray | None = None,
+    unit: str = "wording",
     seed: int = 0,
 ) -> list[HeadComparison]:
     """Every head and side that enough prompts of both families of a pair use, in the order of heads; ``clusters`` are
-    the rows' wordings."""
+    the rows' wordings, or what else the prompts share: ``unit``."""
     wanted = sorted({number for pair in pairs for number in pair})
     each = np.arange(len(families)) if clusters is None else clusters
     result = []
@@ -192,19 +207,22 @@ def compare(
             if a not in drawn or b not in drawn:
                 continue
             first, second = (one.units[members[f]] for f in (a, b))
-            count = drawn[a][1] + drawn[b][1]
+            mine, theirs = drawn[a], drawn[b]
             cosine = estimated(
                 float(_cosine(first.mean(0), second.mean(0))),
-                torch.from_numpy(_cosine(drawn[a][0], drawn[b][0])),
+                torch.from_numpy(_cosine(mine.means, theirs.means)),
                 len(first) + len(second),
-                count,
+                mine.count + theirs.count,
             )
             spreads = (
-                (float(_cosine(drawn[a][0], second.mean(0)).std()), drawn[a][1]),
-                (float(_cosine(first.mean(0), drawn[b][0]).std()), drawn[b][1]),
+                (float(_cosine(mine.means, second.mean(0)).std()), mine.count),
+                (float(_cosine(first.mean(0), theirs.means).std()), theirs.count),
             )
             does, null, off = looks_like(cosine.mean)
-            alone = claim(_beyond(off, spreads), null=null, draws=BOOTSTRAPS, group=GROUP)
+            if mine.alone or theirs.alone:
+                alone = claim(1.0, null=ALONE.format(null=null, unit=unit), draws=0, group=GROUP)
+            else:
+                alone = claim(_beyond(off, spreads), null=null, draws=BOOTSTRAPS, group=GROUP)
             found = HeadComparison(
                 head=one.head,
                 side=one.side,
@@ -254,12 +272,13 @@ def _beyond(off: float, spreads: Sequence[tuple[float, int]]) -> float:
 
 def _resampled_means(
     units: np.ndarray, clusters: np.ndarray, seed: int, one: Incoming, family: int
-) -> tuple[np.ndarray, int]:
-    """Means of resamples of whole clusters, of prompts where there is one cluster; and how many were resampled."""
+) -> _Resampled:
+    """Means of resamples of whole clusters, of prompts where there is one cluster."""
     count = len(np.unique(clusters))
-    which, count = (None, len(units)) if count < 2 else (torch.from_numpy(clusters), count)
+    which, resampled = (None, len(units)) if count < 2 else (torch.from_numpy(clusters), count)
     generator = keyed(seed, "bootstrap", one.head, one.side, family)
-    return weights_of(which, len(units), BOOTSTRAPS, generator).numpy() @ units, count
+    means = weights_of(which, len(units), BOOTSTRAPS, generator).numpy() @ units
+    return _Resampled(means, resampled, count < 2)
 
 
 def _cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -66,8 +66,11 @@ class ClusterExchange:
         """
         return min(1.0, (2 if len(self.first) == len(self.second) else 1) / self.ways)
 
-    def p_values(self, values: np.ndarray, generator: torch.Generator) -> tuple[np.ndarray, int]:
-        """Two-sided p of each of values [tests, prompts], and the ways behind it.
+    def p_values(
+        self, values: np.ndarray, generator: torch.Generator, *, larger: bool = False
+    ) -> tuple[np.ndarray, int]:
+        """Two-sided p of each of values [tests, prompts], and the ways behind it; with ``larger`` p that the first
+        family's are the larger ones.
 
         >>> half, wording = np.arange(16) < 8, np.arange(16) // 2
         >>> found = ClusterExchange.of(half, ~half, wording).p_values(half[None], torch.Generator())
@@ -80,8 +83,9 @@ class ClusterExchange:
         weights = self._all_ways() if exact else self._drawn_ways(generator)
         found, units = np.empty(len(values)), self._units(values.astype(np.float64))
         for start in range(0, len(values), AT_ONCE):
-            some = np.abs(weights @ units[:, start : start + AT_ONCE])
-            as_much = (some >= some[0] - _ROUNDING * np.maximum(1.0, some[0])).sum(0)
+            some = weights @ units[:, start : start + AT_ONCE]
+            some = some if larger else np.abs(some)
+            as_much = (some >= some[0] - _ROUNDING * np.maximum(1.0, np.abs(some[0]))).sum(0)
             found[start : start + AT_ONCE] = as_much / len(weights)
         return found, len(weights) if exact else len(weights) - 1
 

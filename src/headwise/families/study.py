@@ -28,7 +28,7 @@ from headwise.progress import Progress
 from headwise.scale.folder import refuse_taken
 from headwise.strings import counted, natural
 from headwise.survey.records import CircuitRun
-from headwise.tasks.clusters import clusters_of
+from headwise.tasks.clusters import units_of
 
 if TYPE_CHECKING:
     from headwise.model.model import Model
@@ -103,13 +103,14 @@ def find_families(
     values = silhouettes(distances, {0: labels})[0] if labels.max() else np.zeros(len(labels))
     largest = np.argsort(-np.bincount(labels), kind="stable").tolist()
     representatives = medoids(distances, labels)
+    shared = units_of([run.labels[p] for p in compared])
+    wordings, unit = shared.which.numpy(), shared.name
     tell("averaging", 0, 1)
-    averaged = averaging(chosen.matrix, distances, labels, seed=seed)
+    averaged = averaging(chosen.matrix, distances, labels, clusters=wordings, unit=unit, seed=seed)
     tell("comparing heads", 0, 1)
     pairs = list(combinations(sorted(largest[:COMPARED]), 2))
-    shared = clusters_of([run.labels[p] for p in compared])
-    entering, wordings = incoming(run.edges, compared), shared.which.numpy()
-    heads = compare(entering, labels, representatives, pairs, clusters=wordings, seed=seed) if pairs else []
+    entering = incoming(run.edges, compared)
+    heads = compare(entering, labels, representatives, pairs, clusters=wordings, unit=unit, seed=seed)
     causality = []
     tested = list(combinations(sorted(largest[:TESTED]), 2))
     if model is not None and tested:
@@ -121,7 +122,7 @@ def find_families(
             tested,
             heads=incidence(run.edges, compared, "heads"),
             clusters=wordings,
-            unit=shared.name,
+            unit=unit,
             sample=sample,
             controls=CONTROLS,
             seed=seed,
@@ -146,7 +147,7 @@ def find_families(
         labels=labels,
         groups=groups,
         families=_families(run, signals, distances, clustering, labels, names, representatives, groups, by),
-        agreements=agreement(groups, labels, distances, seed=seed),
+        agreements=agreement(groups, labels, distances, clusters=wordings, unit=unit, seed=seed),
         within_wordings=within_claims(groups, distances, seed=seed),
         accuracy=_accuracy(run, silent),
         silent=tuple(silent),

@@ -73,3 +73,18 @@ def clusters_of(
         first = [i if p is None else min(i, p) for i, p in enumerate(partners)]
         return Clusters("pair", torch.tensor(first).unique(return_inverse=True)[1])
     return Clusters("prompt", torch.arange(n))
+
+
+def units_of(labels: Sequence[Mapping[str, str]]) -> Clusters:
+    """What a test counts as one: the clusters of prompts, or the wording where it has too few values for these.
+
+    Few wordings leave few ways to exchange them, and the test says so by its p. Prompts in their place would each be
+    counted as evidence of their own, which prompts of one wording are not.
+
+    >>> units_of([{"wording": str(i // 20)} for i in range(60)])
+    Clusters('wording', 3 of 60 prompts)
+    >>> units_of([{"wording": "1"}] * 4)
+    Clusters('prompt', 4 of 4 prompts)
+    """
+    found = clusters_of(labels)
+    return found if found.name != "prompt" else clusters_of(labels, names=WORDINGS, least=2)

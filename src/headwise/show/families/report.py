@@ -195,6 +195,9 @@ def _families(found: FamiliesResult) -> list[Block]:
             "low": lambda a: a.ami.low,
             "high": lambda a: a.ami.high,
             "p": lambda a: a.p_value,
+            TableColumn(name="q", format=".3f"): lambda a: a.claim and a.claim.q,
+            "supported": lambda a: a.claim and ("yes" if a.claim.supported else "no"),
+            "by": lambda a: a.unit,
             "silhouette of the label itself": lambda a: a.silhouette,
         }
         blocks.append(Table.of(found.agreements, told, PROSE("agreement table")))

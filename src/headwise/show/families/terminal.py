@@ -48,11 +48,14 @@ def family_tables(found: FamiliesResult, named: NamedFamilies | None = None) -> 
                 f"{a.ami.mean:.2f}",
                 f"{a.ami.low:.2f}–{a.ami.high:.2f}",
                 f"{a.p_value:.3f}",
+                "" if a.claim is None else f"{a.claim.q:.3f}{'*' if a.claim.supported else ''}",
+                a.unit,
                 f"{a.silhouette:.2f}",
             )
             for a in found.agreements
         ]
-        parts += [Text(), table(("label", "AMI", "95 %", "p", "its own silhouette"), shown)]
+        columns = ("label", "AMI", "95 %", "p", "q (* supported)", "by", "its own silhouette")
+        parts += [Text(), table(columns, shown)]
     parts += [Text(), Text(averaged(found))]
     if found.within_wordings:
         within = [
