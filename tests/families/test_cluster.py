@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -207,10 +208,25 @@ def test_the_shuffle_alone_would_be_fooled() -> None:
 def test_p_values_allow_for_the_choice_of_the_number() -> None:
     null = [{2: 2.0 + 0.1 * i, 3: 3.0 - 0.1 * i} for i in range(19)]
     test = NullTest({2: 3.9, 3: 3.0, 9: 99.0}, null, {}, 50)
-    largest = [max(test.excess(one).values()) for one in null]
+    every = {k: [one[k] for one in null] + [test.observed[k]] for k in (2, 3)}
+
+    def out(k: int, value: float) -> float:
+        return float((value - np.mean(every[k])) / np.std(every[k]))
+
+    largest = [max(out(k, value) for k, value in one.items()) for one in null]
     assert test.p_values[9] == pytest.approx(1 / 20)
-    assert test.p_values[3] == pytest.approx((1 + sum(x >= test.excess({3: 3.0})[3] for x in largest)) / 20)
+    assert test.p_values[3] == pytest.approx((1 + sum(x >= out(3, 3.0) - 1e-9 for x in largest)) / 20)
     assert test.p_values[3] > test.p_values[2]
+
+
+def test_how_far_out_families_lie_is_measured_by_null_data_alone() -> None:
+    """Measured with the observed among them nothing lies more than √19 standard deviations out, and the band that is
+    drawn around null data reached up to the observed itself."""
+    null = [{2: 2.0 + 0.1 * (i % 3)} for i in range(19)]
+    near, far = (NullTest({2: value}, null, {}, 50) for value in (3.0, 300.0))
+    assert near.usual == far.usual and near.usual[2][1] < 0.1
+    assert far.excess(far.observed)[2] > 100 * near.excess(near.observed)[2] > 100 * math.sqrt(19)
+    assert near.p_values == far.p_values == {2: 0.05}
 
 
 def test_the_same_seed_gives_the_same_result_and_samples_are_sorted() -> None:

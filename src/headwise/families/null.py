@@ -22,7 +22,7 @@ Both work on the same sample of at most ``SAMPLE`` prompts, observed and null al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -73,12 +73,20 @@ class NullTest:
 
     @cached_property
     def usual(self) -> dict[int, tuple[float, float]]:
-        """Mean and standard deviation for each number of families that enough of the data sets reach.
+        """Mean and standard deviation of null data, for each number of families that enough of them reach."""
+        return self._spread(self.null)
 
-        The observed one is among them: measured by the others alone, it would lie further out than any of them does by
-        their own measure, and of twenty data sets that are all alike several would each be called the furthest.
+    @cached_property
+    def _measure(self) -> dict[int, tuple[float, float]]:
+        """The same of null data and the observed together, which p-values are counted by.
+
+        Measured by the others alone, the observed would lie further out than any of them does by their own measure, and
+        of twenty data sets that are all alike several would each be called the furthest. How far out it lies cannot be
+        read from this one: of n + 1 values none is more than √n of their standard deviations from their mean.
         """
-        every = [*self.null, self.observed]
+        return self._spread([*self.null, self.observed])
+
+    def _spread(self, every: Sequence[Mapping[int, float]]) -> dict[int, tuple[float, float]]:
         found: dict[int, tuple[float, float]] = {}
         for k in sorted({k for one in self.null for k in one}):
             values = [one[k] for one in every if k in one]
@@ -87,19 +95,14 @@ class NullTest:
         return found
 
     def excess(self, separations: Mapping[int, float]) -> dict[int, float]:
-        """Standard deviations above the mean; a number that null data do not reach is held against the nearest one."""
-        if not self.usual:
-            return {k: float("inf") for k in separations}
-        result = {}
-        for k, value in separations.items():
-            mean, deviation = self.usual[min(self.usual, key=lambda known: abs(known - k))]
-            result[k] = (value - mean) / deviation
-        return result
+        """Standard deviations above the mean of null data; a number of families that these do not reach is held
+        against the nearest one."""
+        return _beyond(separations, self.usual)
 
     @cached_property
     def largest(self) -> np.ndarray:
-        """[draws] the largest excess of each null data set over all numbers of families."""
-        return np.array([max(self.excess(one).values(), default=-np.inf) for one in self.null])
+        """[draws] how far out each null data set lies at most, over all numbers of families, as p-values count it."""
+        return np.array([max(_beyond(one, self._measure).values(), default=-np.inf) for one in self.null])
 
     @property
     def p_values(self) -> dict[int, float]:
@@ -109,7 +112,19 @@ class NullTest:
         >>> test.p_values
         {2: 0.25, 3: 1.0}
         """
-        return {k: p_value(value, self.largest.tolist()) for k, value in self.excess(self.observed).items()}
+        found = _beyond(self.observed, self._measure)
+        return {k: p_value(value, self.largest.tolist()) for k, value in found.items()}
+
+
+def _beyond(separations: Mapping[int, float], measure: Mapping[int, tuple[float, float]]) -> dict[int, float]:
+    """Standard deviations above the mean, by number of families; those of the nearest number where it has none."""
+    if not measure:
+        return {k: float("inf") for k in separations}
+    result = {}
+    for k, value in separations.items():
+        mean, deviation = measure[min(measure, key=lambda known: abs(known - k))]
+        result[k] = (value - mean) / deviation
+    return result
 
 
 class ShuffledEdges:
