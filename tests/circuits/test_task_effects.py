@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,14 @@ def test_claims_hold_where_edges_do_more_and_not_where_they_only_move_more() -> 
     # Ten prompts of one wording are one unit.
     _, one = _judged([prompt(-1.0, 0.1, 0.05, 0.05) for _ in range(10)], torch.zeros(10, dtype=torch.long), 0)
     assert one["behaviour"].p == 0.5
+
+
+def test_two_wordings_are_two_units_however_many_prompts_they_have(small: Model, task: AnswerSet) -> None:
+    """Six prompts counted one by one could support a claim: two wordings cannot."""
+    labelled = [replace(p, labels={"wording": str(i % 2)}) for i, p in enumerate(task.prompts)]
+    found = intervene_task(small, replace(task, prompts=tuple(labelled)), top=1, draws=1)
+    assert found.unit == "wording" and found.estimates["change"].clusters == 2
+    assert all(one.p >= 0.25 and one.draws == 4 and not one.supported for one in found.claims.values())
 
 
 def test_terminal_and_page_say_the_same(found: TaskEffects) -> None:

@@ -122,6 +122,10 @@ def test_a_task_is_read_by_its_wordings(tmp_path: Path) -> None:
     one = headwise.head_portrait(small_model(), "L2H1", task=file, texts=20, cells=12)
     assert one.account is not None and one.texts == 20
     assert one.account.place.content.n == 12 > one.account.place.content.clusters
+    lines = [{**line, "labels": {"wording": str(i % 3)}} for i, line in enumerate(answer_lines(20))]
+    file = write_lines(tmp_path / "three.jsonl", lines)
+    few = headwise.head_portrait(small_model(), "L2H1", task=file, texts=20, cells=12)
+    assert few.account is not None and few.account.place.content.clusters == 3
 
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:

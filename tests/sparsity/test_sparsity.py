@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,13 @@ def test_the_shipped_model_uses_fewer_channels_than_rotated_ones(study: Sparsity
     for head in study.heads:
         assert head.sparsity.low <= head.sparsity.mean <= head.sparsity.high
         assert head.in_circuit >= 1 and head.cells >= head.in_circuit
+
+
+def test_two_wordings_are_two_units_however_many_prompts_they_have(small: Model, task: AnswerSet) -> None:
+    labelled = [replace(p, labels={"wording": str(i % 2)}) for i, p in enumerate(task.prompts)]
+    found = find_sparsity(small, replace(task, prompts=tuple(labelled)), prompts=8, rotations=1)
+    assert found.clusters == "wording" and found.overall.sparsity.clusters == 2
+    assert not any(one.claim.supported for one in (*found.heads, found.overall))
 
 
 def test_every_head_is_held_against_five_nulls_and_the_old_control(study: SparsityResult) -> None:

@@ -85,6 +85,13 @@ def test_means_are_those_of_the_prompts_and_a_run_goes_on(tmp_path: Path) -> Non
     assert "Through MLPs" in found.to_html() and HEAD in found.sentence
 
 
+def test_three_wordings_are_what_an_interval_is_over(tmp_path: Path) -> None:
+    lines = [{**line, "labels": {"wording": str(i % 3)}} for i, line in enumerate(answer_lines(12))]
+    task = write_lines(tmp_path / "three.jsonl", lines)
+    found = explain_many(small_model(), task, head=HEAD, key=1)
+    assert found.clusters == "wording" and found.log_odds.n == 12 and found.log_odds.clusters == 3
+
+
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
     model = small_model()
     with pytest.raises(HeadwiseError, match="the task 'none' has no prompts"):

@@ -24,7 +24,7 @@ from headwise.progress import Progress
 from headwise.randomness import keyed
 from headwise.tasks.answers.make import make_answers
 from headwise.tasks.answers.types import AnswerSet
-from headwise.tasks.clusters import clusters_of
+from headwise.tasks.clusters import units_of
 from headwise.types import Claim, Estimate
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def intervene_task(
         raise HeadwiseError(
             f"none of the {len(answers)} prompts of {answers.name!r} has a circuit with edges: give more prompts"
         )
-    clusters = clusters_of(labels)
+    clusters = units_of(labels)
     estimates, tested = _judged(found, clusters.which, seed, clusters.name)
     without = len(answers) - len(found)
     return TaskEffects(

@@ -49,7 +49,7 @@ from headwise.scale.work import cut
 from headwise.sinks.document import positions
 from headwise.sinks.find import PARKED
 from headwise.tasks.answers.make import make_answers
-from headwise.tasks.clusters import clusters_of
+from headwise.tasks.clusters import units_of
 from headwise.types import Estimate, Head, HeadLike
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _held(
         raise HeadwiseError(f"task={str(task)!r} and a corpus both say what to read: give one of them")
     made = make_answers(str(task), model.tokenizer, prompts=texts, seed=seed)
     prompts = made.prompts[:texts]
-    found = clusters_of([prompt.labels for prompt in prompts])
+    found = units_of([prompt.labels for prompt in prompts])
     return Corpus(made.name, tuple(p.prompt for p in prompts), (made.name,) * len(prompts)), found.which
 
 

@@ -33,7 +33,7 @@ from headwise.sparsity.summary import HeadCells, measure
 from headwise.sparsity.use import UseJob
 from headwise.tasks.answers.make import make_answers
 from headwise.tasks.answers.types import AnswerSet
-from headwise.tasks.clusters import clusters_of
+from headwise.tasks.clusters import units_of
 from headwise.types import Claim, Estimate
 
 
@@ -146,7 +146,7 @@ def find_sparsity_course(
     texts = [p.prompt for p in chosen]
     cells = _cells(last, made)
     token_ids, shape = last.token_ids(texts), (last.n_layers, last.n_heads, last.d_head)
-    clusters = clusters_of([p.labels for p in chosen])
+    clusters = units_of([p.labels for p in chosen])
     points, gaps = [], []
     for number, checkpoint in enumerate(checkpoints):
         model = last if number == len(checkpoints) - 1 else _loaded(checkpoint)

@@ -24,7 +24,7 @@ from headwise.sparsity.summary import measure, summaries, summary
 from headwise.sparsity.use import UseJob
 from headwise.tasks.answers.make import make_answers
 from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
-from headwise.tasks.clusters import clusters_of
+from headwise.tasks.clusters import units_of
 from headwise.types import Head
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _measured(
     cells = [one for one in used if one.cell.head in wanted]
     n_prompts = len({one.prompt for one in cells})
     split = split_cells(model, token_ids, cells, rotations=rotations, seed=seed, work=run)
-    shared = clusters_of([p.labels for p in chosen])
+    shared = units_of([p.labels for p in chosen])
     measured = [measure(model, split[head], seed) for head in wanted]
     everything = [split[head] for head in wanted]
     wrong = sum(use.is_wrong for use in uses)

@@ -22,7 +22,7 @@ from headwise.scale.study import run_study
 from headwise.scale.work import cut
 from headwise.tasks.answers.make import make_answers
 from headwise.tasks.answers.types import AnswerPrompt, AnswerSet
-from headwise.tasks.clusters import clusters_of
+from headwise.tasks.clusters import units_of
 from headwise.types import Estimate, Head
 from headwise.why.many.parts import CHUNK, READS, ChunkParts, HeadJob, PartsJob, PromptParts, strongest_mlps
 from headwise.why.many.result import (
@@ -174,7 +174,7 @@ class _Aggregate:
     ) -> None:
         self.model, self.made, self.chosen, self.config = model, made, chosen, config
         self.parts, self.several, self.mlps, self.head, self.because = parts, several, mlps, head, because
-        self.clusters = clusters_of([one.labels for one in chosen])
+        self.clusters = units_of([one.labels for one in chosen])
         self.rows = torch.stack([one.rows for one in several])  # [prompts, 2, W, 4]
         self.causes = torch.stack([one.causes for one in several])
 
