@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from itertools import combinations, permutations, product
-from math import sqrt
+from math import cos, sin, sqrt
 
 import pytest
 import torch
+from torch import Tensor
 
 from headwise.contrast.alignment import Directions, measured
+from headwise.contrast.geometry import DRAWS as SHAPES
+from headwise.contrast.geometry import ClassMeans, _closure, _smooth
 from headwise.contrast.labelled_vectors import LabelledVectors
 from headwise.contrast.rank import groups_needed, null_rank
 from headwise.contrast.unlabelled.pairs import DRAWS, writer_test
+from headwise.intervals import wilson
 from headwise.randomness import keyed
 
 
@@ -95,7 +99,66 @@ def test_writers_are_exchanged_between_two_features_in_all_ways() -> None:
 
     real = apart((0, 1, 2, 3))
     exact = sum(apart(mine) >= real - 1e-9 for mine in combinations(range(8), 4)) / 70
-    found = writer_test(first, second, 0)
+    found = writer_test(first, second, torch.arange(8), 0)
     assert found is not None and found.difference == pytest.approx(real)
     assert 2 / 70 <= exact < 0.5
     near((found.claim.p * (1 + DRAWS) - 1) / DRAWS, exact, DRAWS)
+
+
+def noisy_classes(means: Tensor, clusters: int, noise: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Values [n, r] of every class in every cluster, with their classes and clusters."""
+    off = noise * torch.randn(clusters, *means.shape, generator=keyed(seed, "listed shapes")).double()
+    which = torch.arange(clusters)[:, None].expand(-1, len(means))
+    return (means + off).flatten(0, 1), torch.arange(len(means)).repeat(clusters), which.flatten()
+
+
+ARC = torch.tensor([[cos(t), sin(t)] for t in (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)]).double()
+
+
+def test_classes_in_order_are_counted_over_all_orders() -> None:
+    for seed in range(3):
+        means = torch.randn(6, 2, generator=keyed(seed, "orders")).double() + ARC[:, :1] * seed
+        steps = [float((means[list(one)].diff(dim=0) ** 2).sum()) for one in permutations(range(6))]
+        exact = sum(one <= steps[0] + 1e-9 for one in steps) / 720
+        assert 0 < exact < 1
+        near((_smooth(means, keyed(seed, "smooth")) * (1 + SHAPES) - 1) / SHAPES, exact, SHAPES)
+
+
+def test_lines_and_circles_are_counted_over_all_flips_of_the_clusters() -> None:
+    """Twelve clusters of one prompt each: 4096 ways to flip what each of them adds to the means."""
+    signs = torch.tensor(list(product((1.0, -1.0), repeat=12)), dtype=torch.float64)
+    told: list[float] = []
+    for seed, noise in enumerate((0.6, 1.2, 1.8)):
+        values, classes, clusters = noisy_classes(ARC, 12, noise, seed)
+        by_cluster = values.reshape(12, 6, 2)
+        means = by_cluster.mean(0)
+        drawn = torch.einsum("dg,gcr->dcr", signs, (by_cluster - means) / 12) * sqrt(12 / 11)
+        drawn, centred = drawn - drawn.mean(1, keepdim=True), means - means.mean(0)
+        left, sigma, right = torch.linalg.svd(centred)
+        line = sigma[0] * torch.outer(left[:, 0], right[0])
+        second = torch.linalg.svdvals(line + drawn)[:, 1]
+        moved = centred + drawn
+        ends = (moved[:, 5] - moved[:, 0]).square().sum(-1)
+        two_apart = sum((moved[:, i + 2] - moved[:, i]).square().sum(-1) for i in range(4)) / 4
+        found = ClassMeans.of(values, classes, clusters, keyed(seed, "noise"))
+        for p, exact in (
+            (found.beyond_line(), float((second >= sigma[1] - 1e-9).double().mean())),
+            (found.closed(), float((two_apart <= ends).double().mean())),
+        ):
+            near((p * (1 + SHAPES) - 1) / SHAPES, exact, SHAPES)
+            told.append(exact)
+    assert sum(0 < exact < 1 for exact in told) >= 3
+
+
+def test_of_few_clusters_the_size_of_the_noise_is_uncertain_too() -> None:
+    """Six clusters, ends as far apart as classes two apart: called closed in 21 of 200 before, where 10 may be."""
+    arc, low, high = ARC, 4.0, 6.28
+    for _ in range(60):
+        angle = (low + high) / 2
+        arc = torch.tensor([[cos(angle * i / 6), sin(angle * i / 6)] for i in range(7)]).double()
+        low, high = (angle, high) if float(_closure(arc)) < 0 else (low, angle)
+    said = 0
+    for seed in range(200):
+        made = ClassMeans.of(*noisy_classes(arc, 6, 0.33, seed), keyed(seed, "noise"))
+        said += made.closed() <= 0.05
+    assert wilson(said, 200)[0] <= 0.05, said

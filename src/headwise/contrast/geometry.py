@@ -9,7 +9,8 @@ Of the class means inside a feature's subspace, on prompts that fitted nothing, 
   Both coordinates then are smooth functions of one order, and no rotation makes them independent;
 * **closed**: the last class is nearer to the first than classes two apart are on average, as on a circle.
 
-Noise is that of clusters of prompts: their deviations from the class means, with signs flipped cluster by cluster.
+Noise is that of clusters of prompts: their deviations from the class means, with signs flipped cluster by cluster. Its
+size is itself uncertain where clusters are few: below twelve it varies from draw to draw as Student's t has it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from headwise.claims import LEVEL, claims, p_value
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.detail_rows import ShapeRow
 from headwise.contrast.labelled_vectors import LabelledVectors, members
-from headwise.intervals import numbered
+from headwise.intervals import FEW, numbered
 from headwise.randomness import keyed
 from headwise.types import Side
 
@@ -65,6 +66,10 @@ class ClassMeans:
         weighted = takes.amax(0)[:, None] * (values - means[classes])
         parts.index_put_((which, classes), weighted, accumulate=True)
         signs = torch.randint(2, (DRAWS, groups), generator=generator).to(values) * 2 - 1
+        if groups < FEW:
+            free = max(1, groups - 1)
+            spread = torch.randn(DRAWS, free, generator=generator).to(values).square().mean(1, keepdim=True)
+            signs = signs / spread.sqrt()
         noise = torch.einsum("dg,gcr->dcr", signs, parts) * (groups / max(1, groups - 1)) ** 0.5
         return cls(means - means.mean(0), noise - noise.mean(1, keepdim=True))
 
