@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 
-from headwise.contrast.alignment import Directions, alignment_rows, judged_alignment, measured
+from headwise.claims import claims
+from headwise.contrast.alignment import (
+    Directions,
+    alignment_draws,
+    alignment_rows,
+    draws_for,
+    judged_alignment,
+    measured,
+)
 from headwise.contrast.bank import BankFeature
+from headwise.contrast.collect import Pairs
 from headwise.contrast.fit import Fitted
 from headwise.contrast.labelled_vectors import LabelledVectors, members
 from headwise.contrast.placebo import Placebos
@@ -157,3 +167,34 @@ def test_placebo_directions_go_together_in_sign() -> None:
 def test_members_take_means() -> None:
     values = torch.tensor([[1.0], [5.0], [3.0]]).double()
     assert (members(torch.tensor([0, 1, 0]), 2) @ values).tolist() == [[2.0], [5.0]]
+
+
+@pytest.mark.parametrize("tests", [1, 3, 12, 14, 25])
+def test_one_alignment_among_many_can_be_supported_alone(tests: int) -> None:
+    """With 200 draws the smallest p, 1/201, did not pass the correction from eleven tests on."""
+    draws = draws_for(tests, 200)
+    p = [1 / (1 + draws)] + [1.0] * (tests - 1)
+    assert claims(p, null="", draws=draws, group="")[0].supported
+    fixed = claims([1 / 201, *p[1:]], null="", draws=200, group="")[0].supported
+    assert fixed == (tests <= 10) and draws == max(200, 20 * tests)
+
+
+def test_the_first_placebos_are_the_same_however_many_there_are() -> None:
+    """Swaps are held against the first of them, which must not hang on how many alignments a run has."""
+    g = keyed(0, "many placebos")
+    q, keys = torch.randn(30, 2, 6, generator=g).double(), torch.randn(30, 2, 4, 6, generator=g).double()
+    counts = torch.tensor([[1, 3]] * 30)
+    pairs = Pairs(q, keys[:, :, 0], keys[:, :, 1:].mean(2), keys=keys, counts=counts)
+    few, many = (Placebos.fitted(pairs, 3, draws, 0, "kind") for draws in (40, 130))
+    assert len(many.key) == len(many.query) == 130
+    assert torch.allclose(few.key, many.key[:40]) and torch.allclose(few.query, many.query[:40])
+
+
+def test_a_study_draws_as_many_as_its_alignments_ask_for() -> None:
+    class Coloured:
+        colours: ClassVar = {"a": "kind", "b": "kind", "c": ""}
+        names = ("a", "b", "c")
+
+    # Two features that have classes, two measures of each, in four heads: sixteen alignments.
+    assert alignment_draws(Coloured(), 4, 200) == 320  # pyright: ignore[reportArgumentType]
+    assert alignment_draws(Coloured(), 1, 200) == 200  # pyright: ignore[reportArgumentType]

@@ -9,28 +9,35 @@ half, queries from the other):
   fitted to other prompts; fitted to these means, canonical directions would correlate whatever the means are.
 
 Each is held against two placebos: classes dealt anew among the keys of each prompt, in the same subspaces, and the true
-classes in subspaces that were fitted to labels shuffled within prompts. A claim takes the larger p of both.
+classes in subspaces that were fitted to labels shuffled within prompts. A claim takes the larger p of both. There
+are as many of each as it takes for one alignment of a run to be supported alone, if these are not too many: fewer leave
+no p that the correction lets pass.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from headwise.claims import claims, p_value
+from headwise.claims import LEVEL, claims, p_value
 from headwise.contrast.bank import BankFeature
 from headwise.contrast.detail_rows import AlignmentRow
 from headwise.contrast.fit import Fitted
 from headwise.contrast.labelled_vectors import LabelledVectors, members, present
 from headwise.contrast.placebo import placebo_union
 from headwise.randomness import keyed
+from headwise.tasks.labelled.types import Task
 
 AGAINST = "classes shuffled within prompts, and subspaces fitted to labels shuffled within prompts"
 GROUP = "all alignments of the run"
 MEASURES = ("retrieval", "correlation")
+MOST_DRAWS = 500
+"""Draws at most, as each is a fit to all prompts: of more than 25 alignments two, as of one feature, have to stand out
+together, of more than fifty three."""
 _CHUNK = 20
 """Draws that are worked on together."""
 
@@ -78,6 +85,21 @@ class Directions:
             paired_query=self.paired_query[cut],
             paired_key=self.paired_key[cut],
         )
+
+
+def draws_for(tests: int, least: int) -> int:
+    """How many draws let one of so many tests be supported alone, corrected with the others; no fewer than ``least``.
+
+    >>> draws_for(12, 200), draws_for(4, 200), draws_for(400, 200)
+    (240, 200, 500)
+    """
+    return max(least, min(MOST_DRAWS, math.ceil(tests / LEVEL)))
+
+
+def alignment_draws(task: Task, heads: int, least: int) -> int:
+    """The same for the alignments of a task's features in so many heads."""
+    coloured = sum(bool(task.colours.get(name)) for name in task.names)
+    return draws_for(len(MEASURES) * coloured * heads, least)
 
 
 def measured(

@@ -181,7 +181,7 @@ def _probe(item: BankFeature, fitted: Mapping[str, Fitted], place: int, *, seed:
     if means:
         controls["mean difference"] = union(means)
     ranks = [f.features[place].rank for f in of]
-    placebos = [f.placebos.key[:, place, :, :rank] for f, rank in zip(of, ranks, strict=True)]
+    placebos = [f.placebos.key[:draws, place, :, :rank] for f, rank in zip(of, ranks, strict=True)]
     return Probe(
         head=item.head,
         name=item.name,
@@ -229,12 +229,13 @@ def curve_rows(fitted: Fitted) -> list[CurveRow]:
     ]
 
 
-def crowding_null(study: HeadStudy, fitted: Mapping[str, Fitted]) -> tuple[float, float] | None:
-    """The superposition index of placebos of the same ranks: its mean and 95th percentile; None for one feature."""
+def crowding_null(study: HeadStudy, fitted: Mapping[str, Fitted], draws: int) -> tuple[float, float] | None:
+    """The superposition index of placebos of the same ranks, the first ``draws`` of them: its mean and 95th percentile;
+    None for one feature."""
     single = [f for f in study.features if not f.parts]
     if len(single) < 2:
         return None
-    bases = [fitted[f.name].placebos.key[:, study.place, :, : f.rank] for f in single]
+    bases = [fitted[f.name].placebos.key[:draws, study.place, :, : f.rank] for f in single]
     drawn = torch.tensor(
         [superposition_index([Subspace(one[i]) for one in bases]) for i in range(len(bases[0]))]
     )

@@ -32,6 +32,8 @@ CURVE_DRAWS = 60
 SPLITS = 2
 """Random halvings behind a curve, each used in both directions."""
 HIGH = 0.95
+_AT_ONCE = 100
+"""Placebos whose whole covariances are held at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +94,17 @@ class Placebos:
     @classmethod
     def fitted(cls, pairs: Pairs, most: int, draws: int, seed: int, *labels: object) -> Placebos:
         """Placebos of up to ``most`` dimensions."""
-        even = torch.full((1, len(pairs)), 1 / len(pairs))
-        made = placebo_covariances(pairs, even, draws, keyed(seed, NAME, *labels))[:, 0]
-        key = key_vectors(made, most)
-        # u_j = ΔC v_j / σ_j, made orthonormal where σ_j is nothing but rounding; with the sign that goes with v_j
-        query, along = torch.linalg.qr(made @ key)
-        sign = torch.where(along.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
-        return cls(query * sign[..., None, :], key)
+        even, generator = torch.full((1, len(pairs)), 1 / len(pairs)), keyed(seed, NAME, *labels)
+        queries, keys = [], []
+        for start in range(0, draws, _AT_ONCE):
+            made = placebo_covariances(pairs, even, min(_AT_ONCE, draws - start), generator)[:, 0]
+            key = key_vectors(made, most)
+            # u_j = ΔC v_j / σ_j, made orthonormal where σ_j is nothing but rounding; with the sign that goes with v_j
+            query, along = torch.linalg.qr(made @ key)
+            sign = torch.where(along.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
+            queries.append(query * sign[..., None, :])
+            keys.append(key)
+        return cls(torch.cat(queries), torch.cat(keys))
 
 
 def placebo_union(parts: Sequence[Tensor], rank: int) -> Tensor:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
-from headwise.contrast.alignment import alignment_rows, judged_alignment
+from headwise.contrast.alignment import alignment_draws, alignment_rows, judged_alignment
 from headwise.contrast.attribution import attribution_rows
 from headwise.contrast.bank import FeatureBank
 from headwise.contrast.collect import Pairs, PairsJob
@@ -123,7 +123,8 @@ def find_features(
         A folder that keeps the run; one that was interrupted is continued.
     draws:
         Subspaces that mean nothing that every swap is compared with, of each kind (placebo labels, the keys'
-        covariance, uniform), at least 100.
+        covariance, uniform), at least 100. That clusters of queries and keys match is held against up to 500, as
+        many as the correction over all such claims of the run asks for.
     energy:
         The part of ΔC's energy that the published rank must reach.
     max_rank:
@@ -264,12 +265,11 @@ class _Study:
         gallery = gallery.of_heads([study.place for study in studies])
         kept = set(map(str, heads))
         self.warnings += rank_warnings(fitted, heads)
-        seed, energy = self.asked.seed, self.asked.energy
+        seed, energy, draws = self.asked.seed, self.asked.energy, self.asked.draws
+        crowding = {s.head: crowding_null(s, fitted, draws) for s in studies}
         rows = judged(
             [
-                feature_row(
-                    s, f, measured[s.head], chosen[f.name], seed=seed, crowding=crowding_null(s, fitted)
-                )
+                feature_row(s, f, measured[s.head], chosen[f.name], seed=seed, crowding=crowding[s.head])
                 for s in studies
                 for f in s.features
             ]
@@ -338,7 +338,7 @@ class _Study:
             seed=asked.seed,
             energy=asked.energy,
             max_rank=asked.max_rank,
-            placebos=asked.draws,
+            placebos=alignment_draws(self.task, len(heads), asked.draws),
         )
 
     def test(
@@ -354,7 +354,8 @@ class _Study:
         self, studies: Sequence[HeadStudy], fitted: Mapping[str, Fitted], gallery: Gallery
     ) -> tuple[tuple[AlignmentRow, ...], tuple[ShapeRow, ...]]:
         """Whether clusters of queries and keys match, and what ordered ones lie on, on the gallery's prompts."""
-        asked = self.asked
+        seed = self.asked.seed
+        draws = alignment_draws(self.task, len(studies), self.asked.draws)
         aligned: list[AlignmentRow] = []
         shaped: list[ShapeRow] = []
         for number, study in enumerate(studies):
@@ -364,10 +365,8 @@ class _Study:
                 vectors = LabelledVectors.of(gallery, number, by, self.task.test)
                 if vectors is None:
                     continue
-                aligned += alignment_rows(
-                    item, single, fitted, study.place, vectors, draws=asked.draws, seed=asked.seed
-                )
-                shaped += shape_rows(item, vectors, seed=asked.seed)
+                aligned += alignment_rows(item, single, fitted, study.place, vectors, draws=draws, seed=seed)
+                shaped += shape_rows(item, vectors, seed=seed)
         return judged_alignment(aligned), judged_shapes(shaped)
 
     def scored_again(self, measured: Mapping[Head, Measured]) -> dict[Head, Estimate]:
