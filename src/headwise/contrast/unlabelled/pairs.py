@@ -119,8 +119,8 @@ def carried(parts: CellParts) -> Tensor:
     return (parts.contribution >= least) & (parts.contribution > 0)
 
 
-def alike(parts: CellParts) -> list[tuple[int, int, float, float]]:
-    """Pairs of features that carry the same cells: their numbers, the overlap, and that of chance."""
+def overlaps(parts: CellParts) -> list[tuple[int, int, float, float]]:
+    """All pairs of features: their numbers, the share of cells that both carry, and that of chance."""
     held = carried(parts).double()
     size = held.sum(1).clamp_min(1)
     n = held.shape[1]
@@ -128,10 +128,13 @@ def alike(parts: CellParts) -> list[tuple[int, int, float, float]]:
     for a in range(len(held)):
         for b in range(a + 1, len(held)):
             smaller = min(size[a], size[b])
-            overlap, chance = float(held[a] @ held[b] / smaller), float(size[a] * size[b] / n / smaller)
-            if overlap >= ALIKE * chance:
-                found.append((a, b, overlap, chance))
+            found.append((a, b, float(held[a] @ held[b] / smaller), float(size[a] * size[b] / n / smaller)))
     return found
+
+
+def alike(parts: CellParts) -> list[tuple[int, int, float, float]]:
+    """Those of them that carry the same cells."""
+    return [(a, b, overlap, chance) for a, b, overlap, chance in overlaps(parts) if overlap >= ALIKE * chance]
 
 
 def swap_difference(
