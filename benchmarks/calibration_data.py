@@ -13,12 +13,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from headwise.circuits.faithfulness import matched_circuits
 from headwise.claims import corrected, p_value
+from headwise.contrast.geometry import ClassMeans
 from headwise.contrast.role_claims import places_of, role_claims
+from headwise.families.agreement import _dealt, _permutation_p
 from headwise.families.cluster import cluster
 from headwise.families.compare import Incoming, compare
 from headwise.families.distance import jaccard
 from headwise.families.exchange import ClusterExchange
-from headwise.families.halves import exchanged
 from headwise.families.null import null_tests
 from headwise.model.model import Model
 from headwise.naming.statistics import judged, name_test
@@ -37,8 +38,43 @@ def exclusive_to_a_family(effect: float, seed: int) -> bool:
     g = keyed(seed, "exclusive")
     wording = torch.arange(40) // 4
     taken = torch.randn(10, generator=g)[wording] + 0.5 * torch.randn(40, generator=g)
-    own = wording < 5
-    return exchanged(taken + effect * own, own, wording, draws=199, generator=g) <= LEVEL
+    return _own_more(taken, wording < 5, wording, effect, g)
+
+
+def exclusive_in_wordings_of_both(effect: float, seed: int) -> bool:
+    """The same in ten wordings that hold both families, in each of which another one has more taken from it."""
+    g = keyed(seed, "exclusive, both")
+    wording, own = torch.arange(80) // 8, torch.arange(80) % 2 == 0
+    taken = torch.where(own, 0.5, -0.5) * torch.randn(10, generator=g)[wording]
+    return _own_more(taken + 0.5 * torch.randn(80, generator=g), own, wording, effect, g)
+
+
+def _own_more(taken: Tensor, own: Tensor, wording: Tensor, effect: float, g: torch.Generator) -> bool:
+    between = ClusterExchange.of(own.numpy(), ~own.numpy(), wording.numpy())
+    return float(between.p_values((taken + effect * own).numpy()[None], g, larger=True)[0][0]) <= LEVEL
+
+
+def label_of_whole_wordings(effect: float, seed: int) -> bool:
+    """A label of half of twelve wordings, each of which leans to a family of its own; with an effect that share of the
+    prompts is in the label's family."""
+    g = np.random.default_rng([seed, 9])
+    wording = np.arange(120) // 10
+    label = (g.permutation(12) % 2)[wording]
+    families = (g.random(120) < g.beta(0.5, 0.5, 12)[wording]).astype(np.int64)
+    families = np.where(g.random(120) < effect, label, families)
+    return _permutation_p(_dealt(label, wording), families, seed, "label") <= LEVEL
+
+
+def ends_of_an_arc(effect: float, seed: int) -> bool:
+    """Seven classes on three quarters of a circle, whose means six clusters of prompts tell: the ends are as far apart
+    as classes two apart are, or with an effect nearer by that angle."""
+    angle = 1.5 * math.pi + effect
+    turns = [angle * i / 6 for i in range(7)]
+    means = torch.tensor([[math.cos(t), math.sin(t)] for t in turns], dtype=torch.float64)
+    values = means + 0.33 * torch.randn(6, 7, 2, generator=keyed(seed, "arc")).double()
+    clusters = torch.arange(6)[:, None].expand(-1, 7).flatten()
+    found = ClassMeans.of(values.flatten(0, 1), torch.arange(7).repeat(6), clusters, keyed(seed, "noise"))
+    return found.closed() <= LEVEL
 
 
 def head_in_two_families(effect: float, seed: int) -> bool:
