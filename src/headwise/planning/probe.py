@@ -45,7 +45,7 @@ class MachinePace:
     call: float
     """Seconds of one of the small calls that take a pass apart."""
     deal: float = 0.0
-    """Seconds in which the attention of one head in one text is dealt anew, as a placebo."""
+    """Seconds in which the attention of one head in one text is dealt anew, as one placebo of many."""
 
     def rate(self, tokens: int) -> float:
         """Operations per second in a pass over so many tokens, between those that were measured."""
@@ -95,8 +95,11 @@ def measured_pace(sizes: ModelSizes) -> MachinePace:
 
 
 def _deal(width: int) -> float:
-    """Seconds of one placebo of a head's attention in a text, as features without labels take hundreds of them."""
+    """Seconds of one placebo of a head's attention in a text, as features without labels take hundreds at a time."""
     from headwise.contrast.unlabelled.attention_rows import AttentionRows
+    from headwise.contrast.unlabelled.one_head import PLACEBOS
+    from headwise.contrast.unlabelled.placebos import placebo_sums
+    from headwise.randomness import keyed
 
     generator = torch.Generator().manual_seed(0)
     keys = torch.randn(TEXT, TEXT, width, generator=generator)
@@ -105,8 +108,7 @@ def _deal(width: int) -> float:
     attention = torch.rand(TEXT, TEXT, generator=generator)
     every = AttentionRows(keys[:, 0], keys, attention, allowed, torch.zeros(TEXT))
     rows = every.chosen(allowed.sum(1) > 1)
-    query = rows.q.double()
-    return _seconds(lambda: query.mT @ rows.contrast(rows.shuffled(generator)).double())
+    return _seconds(lambda: placebo_sums(rows, [keyed(0, draw) for draw in range(PLACEBOS)])) / PLACEBOS
 
 
 def _small_calls() -> tuple[float, float]:
