@@ -1,13 +1,13 @@
 """The label-free search on heads of the default model: pairs of features, and models whose weights are random.
 
     python benchmarks/unlabelled_heads.py pairs [--texts 240] [--out FILE] [--heads L22H4 --alike 1]
-    python benchmarks/unlabelled_heads.py untrained [--texts 24] [--models 30] [--sharper 1] [--out FILE]
+    python benchmarks/unlabelled_heads.py untrained [--texts 24] [--models 4] [--sharper 1] [--out FILE]
 
 ``pairs`` asks the heads that the search chooses by itself and those of ``docs/results/features.md``: how alike are
 their features, and what tells alike ones apart? Named heads alone are asked instead, and pairs that are less alike than
-the study asks about. ``untrained`` counts what the search says of heads that have learned
-nothing: two layers of the default model's shape, with its tokens and the same texts, other weights for each model.
-Queries may be made larger, for a head that is initialised attends almost evenly.
+the study asks about. ``untrained`` counts what the search says of heads that have learned nothing: two layers of the
+default model's shape, with its tokens and the same texts, other weights for each model. Queries may be made larger, for
+a head that is initialised attends almost evenly.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument(
         "--alike", type=float, default=unlabelled_pairs.ALIKE, help="times chance, to be asked"
     )
-    parser.add_argument("--models", type=int, default=30)
+    parser.add_argument("--models", type=int, default=4)
     parser.add_argument("--sharper", type=float, default=1.0)
     parser.add_argument("--out", type=Path, help="the file to write (runs/unlabelled-PART.json)")
     options = parser.parse_args()
