@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headwise.cli.main import main
 from headwise.corpora import known
 from headwise.corpora.wikitext import articles, plain
 from headwise.errors import HeadwiseError
@@ -82,3 +83,12 @@ def test_no_network_is_one_line(cached: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_unknown_names_are_one_line() -> None:
     with pytest.raises(HeadwiseError, match="no corpus named 'brown'"):
         known.known_corpus("brown")
+
+
+@pytest.mark.parametrize("verb", ["features", "calibrate", "name", "head"])
+def test_every_verb_that_reads_texts_knows_a_corpus_by_its_name(
+    verb: str, cached: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"name": ["name", "all"], "head": ["head", "L1H1"]}.get(verb, [verb])
+    assert main([*words, "--corpus", "wikipedia-excerpt"]) == 2
+    assert "get it with `headwise corpus get wikipedia-excerpt`" in capsys.readouterr().err

@@ -166,7 +166,7 @@ def test_a_corpus_in_another_script_is_refused(smollm2: Model) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--corpus", "nowhere.jsonl"], "cannot read 'nowhere.jsonl'"),
+        (["--corpus", "nowhere.jsonl"], "there is no corpus at 'nowhere.jsonl'"),
         (["--texts", "2"], "--texts"),
         (["--corpus", "."], "has no .txt or .md file"),
     ],

@@ -67,7 +67,7 @@ REFUSED = [
     (["features", "binding", "--texts", "60"], "--texts is of ordinary text, and TASK binding has labels"),
     (["features", "--draws", "200"], "--draws is of a TASK with labels, and none was given"),
     (["features", "--texts", "3"], "--texts"),
-    (["features", "--corpus", "/nowhere"], "cannot read '/nowhere'"),
+    (["features", "--corpus", "/nowhere"], "there is no corpus at '/nowhere'"),
     (["features", "binding", "--out", NOWHERE], "cannot be written"),
     (["circuits", "ioo", "--out", "x"], "there is no task 'ioo'"),
     (["circuits", "ioi", "--out", "/usr"], "'/usr' holds other files"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,11 +20,9 @@ app = new_app(
 @app.command()
 def calibrate(
     corpus: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Folder, .txt, .jsonl or .parquet; default: documentation, prompts and prose.",
-            metavar="PATH",
-            callback=options.corpus_place,
+            help=f"Texts: {options.A_CORPUS}; default: documentation, prompts and prose.", metavar="CORPUS"
         ),
     ] = None,
     texts: Annotated[
@@ -40,9 +37,9 @@ def calibrate(
     result is kept for this model and these texts; the same command continues one that was interrupted, and does nothing
     where it is done.
     """
-    from headwise.corpus import read_corpus
+    from headwise.corpora.known import find_corpus
 
-    given = None if corpus is None else read_corpus(corpus)  # refused, if need be, before the model is loaded
+    given = None if corpus is None else find_corpus(corpus)  # refused, if need be, before the model is loaded
     from headwise.bases.calibrate import calibrated
 
     loaded = load(model)

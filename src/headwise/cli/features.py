@@ -43,12 +43,8 @@ def features(
     task: words.OptionalLabelledTask = None,
     heads: words.Heads = "auto",
     corpus: Annotated[
-        Path | None,
-        typer.Option(
-            help="Without labels: folder, .txt, .jsonl or .parquet of ordinary text; default: documentation.",
-            metavar="PATH",
-            callback=words.corpus_place,
-        ),
+        str | None,
+        typer.Option(help=f"Without labels: {words.A_CORPUS}; default: documentation.", metavar="CORPUS"),
     ] = None,
     texts: Annotated[
         int, typer.Option(min=24, max=100_000, help="Without labels: texts at most.", metavar="N")
@@ -165,7 +161,7 @@ def features(
 
 def _without_labels(
     heads: str,
-    corpus: Path | None,
+    corpus: str | None,
     texts: int,
     max_rank: int,
     seed: int,

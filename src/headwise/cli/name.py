@@ -33,7 +33,7 @@ def name(
     corpus: Annotated[
         str | None,
         typer.Option(
-            help="Texts: a name that `headwise corpus` lists, a folder, or a .txt, .jsonl or .parquet file.",
+            help=f"Texts: {options.A_CORPUS}.",
             metavar="CORPUS",
         ),
     ] = None,

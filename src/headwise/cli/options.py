@@ -17,6 +17,9 @@ from headwise.head_names import head_and_row, layer_and_head
 from headwise.strings import shortened, well_formed
 from headwise.tasks import names
 
+A_CORPUS = "a name that `headwise corpus` lists, a folder, or a .txt, .jsonl or .parquet file"
+"""What ``--corpus`` takes, wherever texts are asked for."""
+
 # --- checks and completions -----------------------------------------------------------------------------------------
 
 
@@ -55,11 +58,6 @@ def readable(value: Path | None) -> Path | None:
             f"cannot read {str(value)!r}: {getattr(error, 'strerror', None) or error}"
         ) from None
     return value
-
-
-def corpus_place(value: Path | None) -> Path | None:
-    """A folder or file of texts that is read later on."""
-    return value if value is not None and value.is_dir() else readable(value)
 
 
 def output_file(help: str) -> Any:
