@@ -33,7 +33,7 @@ def told(unit: torch.Tensor, effect: float, seed: int) -> PairTest:
 def test_the_writers_test_keeps_its_level_and_uses_it(unit: torch.Tensor) -> None:
     """Cells of one kind: a twentieth is told apart, no more, and no less where both have their cells in the same texts.
 
-    With cells exchanged one by one, two of one text came together by chance alone, and nothing was ever told apart.
+    Texts are exchanged, not cells: two cells of one text share its words, and are no two observations.
     """
     p = torch.tensor([told(unit, 0.0, seed).claim.p for seed in range(100)])
     assert (p <= 0.05).sum() <= 11  # of 100 at level 0.05: twelve or more have probability 0.004
