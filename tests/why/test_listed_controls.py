@@ -90,6 +90,11 @@ def test_other_channels_are_all_sets_of_those_that_are_not_used(side: Side) -> N
     assert len(exacts) >= 4 and any(0 < exact < 1 or side == "key" for exact in exacts)
 
 
+def writers(table: LogOddsTable, found: WriterSet, draws: int, seed: int = 0) -> Control:
+    made = controls(table, found, seed, draws=draws)
+    return next(control for control in made if control.name == "writers")
+
+
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("size", [1, 2])
 def test_other_writers_are_all_sets_of_as_many_heads(side: Side, size: int) -> None:
@@ -101,15 +106,23 @@ def test_other_writers_are_all_sets_of_as_many_heads(side: Side, size: int) -> N
         heads = [row for row in heads if bool(one.written(torch.tensor([row])).any())]
         found = cause(table, side, heads[:size])
         length = module._whole(table, found).vectors.norm()
-        listed = []
+        every = []
         for some in combinations(heads[size:], size):
             vectors = one.written(torch.tensor(some)).sum(0)
             forms = (vectors, vectors * length / vectors.norm())
-            listed.append(min(left_by(up, table, side, form) for form in forms))
-        made = {control.name: control for control in controls(table, found, draws=DRAWS)}["writers"]
-        evenly(made.left, torch.tensor(listed, dtype=torch.float64))
-        exacts.append(as_much(torch.tensor(listed, dtype=torch.float64), found))
-        near(made, exacts[-1])
+            every.append(min(left_by(up, table, side, form) for form in forms))
+        listed = torch.tensor(every, dtype=torch.float64)
+        # With as many draws as there are sets, each of them is taken once, and p is as small as they allow.
+        n = len(listed)
+        made = writers(table, found, n)
+        assert torch.allclose(made.left.sort().values, listed.sort().values, atol=1e-9)
+        exacts.append(as_much(listed, found))
+        assert made.p == pytest.approx((1 + round(exacts[-1] * n)) / (1 + n))
+        assert torch.equal(writers(table, found, 50 * n).left, made.left)
+        assert torch.equal(made.tried[:, table.cell.key], made.left[: len(made.tried)])
+        # With fewer, sets are drawn, each as often as any other.
+        fewer = torch.cat([writers(table, found, n - 1, seed).left for seed in range(DRAWS // n)])
+        evenly(fewer, listed)
         if len(exacts) == 4:
             break
     assert any(0 < exact < 1 for exact in exacts)

@@ -8,16 +8,18 @@ space; on the key side over all keys that the row sees):
 * ``writers``: as many other writers, heads for heads and MLPs, embedding and biases for their like; also as they are;
 * ``directions``: a random direction; on the key side one rotation for all tokens.
 
-The same is drawn for signals, single channels of writers, which refine the cause. p = (1 + b) / (1 + draws), b of
-which leave no more attention than the cause does.
+Where there are no more sets of other writers than draws, every set is taken once: drawn again and again, a few would
+look like many. The same is drawn for signals, single channels of writers, which refine the cause. p = (1 + b) /
+(1 + draws), b of which leave no more attention than the cause does.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import comb
+from itertools import combinations
+from math import comb, prod
 
 import torch
 from torch import Tensor
@@ -32,8 +34,8 @@ from headwise.tracing.writers import WriterSet
 DRAWS = 999
 POOL = 128
 """Other writers, of heads and of all else, from which sets are drawn."""
-SETS = 20
-"""Sets of writers that there must be for one of them to be one in twenty."""
+SETS = 19
+"""Sets of other writers that there must be for the cause to be one in twenty."""
 TRIED, ONE_IN = 19, 50
 """Of the draws of each control one in fifty is tried in the model itself, for its effect on the answer, and at least
 19: p can then just reach .05. Each costs a pass of what comes after the query, and 999 by the algebra cost less."""
@@ -142,7 +144,7 @@ def matched(
         left = attention(table.logits - rows * table.visible, table.visible, cap)
         if left.ndim == 3:  # of two forms of a draw, the one that takes more
             chosen = (sign * left[..., key]).argmin(0)
-            left = left[chosen, torch.arange(draws, device=left.device)]
+            left = left[chosen, torch.arange(left.shape[1], device=left.device)]
         text = WHOLE if whole and name == "writers" else TEXTS[name]
         made.append(drawn_control(name, text, left, key, float(sign * real), rises=rises))
     return made
@@ -214,7 +216,7 @@ def _writers(
     """Rows [draws, T]: other whole writers, each instead of one of its own kind; None where there are too few.
 
     For a cause of ``whole`` writers in two forms [2, draws, T], scaled and as they are: large writers say more per
-    length than small ones that are scaled up. Of fewer than 20 possible sets one in twenty is the best by chance.
+    length than small ones that are scaled up. Where there are no more sets than draws, there is a row for each of them.
     """
     members = taken.members
     generator = keyed(seed, "writers", *labels)
@@ -222,7 +224,7 @@ def _writers(
     others[members] = False
     heads = pool.heads.cpu()
     kinds = Counter(heads[members.cpu()].tolist())
-    chosen, order, sets = [], [], 1
+    chosen = []
     for head, number in kinds.items():
         like = (others.cpu() & (heads == head)).nonzero()[:, 0]
         like = like[torch.randperm(len(like), generator=generator)[:POOL]].to(members.device)
@@ -230,12 +232,21 @@ def _writers(
         like = like[pool.written(like).flatten(1).any(1)]
         if len(like) <= number:
             return None
-        sets *= comb(len(like) + number, number)
         chosen.append(like)
-        order.append(_subsets(_uniform(draws, len(like), seed, "writers", *labels, bool(head)), number))
+    sizes = [(len(like), number) for like, number in zip(chosen, kinds.values(), strict=True)]
+    sets = prod(comb(size, number) for size, number in sizes)
     if sets < SETS:
         return None
-    atoms, picked = torch.cat(chosen), torch.cat(order, 1).to(members.device)
+    if sets <= draws:
+        # In random order, for the first of them are those that are tried in the model.
+        picked = _every(sizes)[torch.randperm(sets, generator=keyed(seed, "every set", *labels))]
+    else:
+        order = [
+            _subsets(_uniform(draws, size, seed, "writers", *labels, bool(head)), number)
+            for head, (size, number) in zip(kinds, sizes, strict=True)
+        ]
+        picked = torch.cat(order, 1)
+    atoms, picked = torch.cat(chosen), picked.to(members.device)
     written, rows = pool.written(atoms).flatten(1), pool.logits(atoms)
     scaled = _scaled(picked, rows, written @ written.mT, taken.length)
     return torch.stack((scaled, picked @ rows)) if whole else scaled
@@ -261,6 +272,22 @@ def _uniform(draws: int, size: int, seed: int, *labels: object) -> Tensor:
 def _subsets(uniform: Tensor, number: int) -> Tensor:
     """[draws, size]: 1 for ``number`` random members of each draw."""
     return torch.zeros_like(uniform).scatter_(1, uniform.topk(number, 1, largest=False).indices, 1.0)
+
+
+def _every(sizes: Sequence[tuple[int, int]]) -> Tensor:
+    """[sets, all sizes]: 1 for the members of every set that takes a number of each of some kinds, by size and number.
+
+    >>> _every([(3, 2)]).tolist()
+    [[1.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]
+    >>> _every([(3, 2), (2, 1)]).shape
+    torch.Size([6, 5])
+    """
+    made = torch.zeros(1, 0, dtype=torch.float64)
+    for size, number in sizes:
+        some = torch.tensor(list(combinations(range(size), number)))
+        own = torch.zeros(len(some), size, dtype=torch.float64).scatter_(1, some, 1.0)
+        made = torch.cat((made.repeat_interleave(len(own), 0), own.repeat(len(made), 1)), 1)
+    return made
 
 
 def _scaled(picked: Tensor, rows: Tensor, gram: Tensor, length: Tensor) -> Tensor:

@@ -315,10 +315,12 @@ def _vocabulary(why: Explanation) -> list[RenderableType]:
 def _notes(proof: Proof) -> list[RenderableType]:
     said = []
     if proof.controls:
-        draws = proof.controls[0].attention.draws
+        # Of few other writers every set is taken once, and the kinds of control differ in number.
+        numbers = [len(one.left) for one in proof.controls]
+        few = "" if min(numbers) == max(numbers) else f"{min(numbers)} to "
         said.append(
-            f"p: the share of {draws + 1} removals, the cause's own and {draws} random ones, that take at least "
-            "as much attention away"
+            f"p: the share of removals, the cause's own and {few}{max(numbers)} others, that take at least as much "
+            "attention away"
         )
     if proof.features:
         said.append(
