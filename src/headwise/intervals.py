@@ -83,22 +83,29 @@ def estimated(mean: Tensor | float, drawn: Tensor, n: int, clusters: int | None 
     return Estimate(float(mean), float(low), float(high), n=n, clusters=count)
 
 
-def mean_interval(values: Tensor, seed: int, *labels: object) -> tuple[Tensor, Tensor, Tensor]:
+def mean_interval(
+    values: Tensor, seed: int, *labels: object, clusters: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Mean over prompts with its 95 % interval, of values [prompts, ...]; NaN where a prompt has none.
+
+    ``clusters`` [prompts] says which belong together, as for :func:`estimate`.
 
     >>> mean, low, high = mean_interval(torch.tensor([1.0, 2.0, 3.0, float("nan")]), 0, "example")
     >>> float(mean), round(float(low), 2), round(float(high), 2)
     (2.0, -0.48, 4.48)
     """
     flat = values.double().reshape(len(values), -1)
-    known = ~flat.isnan()
-    filled = flat.nan_to_num(0.0)
-    count = known.sum(0)
-    weights = resampled(len(flat), seed, *labels)
-    low, high = bounds((weights @ filled) / (weights @ known.double()))
-    mean = filled.sum(0) / count
-    off = ((filled - mean) * known).square().sum(0)
-    error = (off / (count * (count - 1).clamp_min(1))).sqrt()
+    which, number = numbered(clusters, len(flat))
+    sums, sizes = (
+        torch.zeros(number, flat.shape[1], dtype=torch.float64).index_add_(0, which, x)
+        for x in (flat.nan_to_num(0.0), (~flat.isnan()).double())
+    )
+    count, total = (sizes > 0).sum(0), sizes.sum(0)
+    weights = resampled(number, seed, *labels)
+    low, high = bounds((weights @ sums) / (weights @ sizes))
+    mean = sums.sum(0) / total
+    off = (sums - mean * sizes).square().sum(0)
+    error = (off * count / (count - 1).clamp_min(1)).sqrt() / total
     half = error * torch.tensor([student(int(c)) for c in count], dtype=torch.float64)
     few = count < FEW
     low, high = torch.where(few, mean - half, low), torch.where(few, mean + half, high)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from planted_sink import by_hand, plant_sink, planted_prompts
-from tiny import tiny
+from tiny import prompts_of, tiny
 from torch import Tensor
 
 from headwise.model.stream import split
@@ -69,7 +69,8 @@ def test_heads_are_judged_together_on_the_prompts_that_have_both() -> None:
     for head, noise, prompts in ((near, 2.0, 8), (alike, 0.01, 8), (few, 2.0, MIN_SIGNALS - 1)):
         sinks += [firing(head, i, 0, v) for i, v in enumerate(around(0, 0.01, 9, generator))]
         others += [firing(head, i, 3, v) for i, v in enumerate(around(1, noise, prompts, generator))]
-    found = matched(sinks, others, lambda _: "the", 0)
+    parking = by_hand(tiny("llama"), prompts_of(*[3] * 9))
+    found = matched(parking, sinks, others, lambda _: "the", 0)
     assert list(found) == [(near, "key"), (alike, "key")]
     first, second = found.values()
     assert (first.token, first.back, first.firings, first.gap.clusters) == ("the", 2, 8, 8)
@@ -83,7 +84,7 @@ def test_heads_are_judged_together_on_the_prompts_that_have_both() -> None:
         "supported": True,
     }
     assert not second.claim.supported and second.gap.low < 0 < second.gap.high
-    assert matched(sinks, [], lambda _: "the", 0) == {}
+    assert matched(parking, sinks, [], lambda _: "the", 0) == {}
 
 
 def with_frequent(n: int = 6) -> list[list[int]]:

@@ -213,7 +213,7 @@ def test_no_controlled_head_gives_no_clusters() -> None:
     model = tiny("llama")
     parking = by_hand(model, prompts_of(12, 12))
     traced = trace_parked(model, parking, [0, 1], model.heads, per_head={"other": 1})
-    found = share_signals(model, parking, traced, agreements(traced[:1], [], 0))
+    found = share_signals(model, parking, traced, agreements(parking, traced[:1], [], 0))
     assert [len(s.clusters) for s in found] == [0, 0]
 
 

@@ -71,16 +71,18 @@ def sinks(
         refuse_taken(out, "sinks")
     from headwise.sinks.study import find_sinks
 
-    loaded = load(model)
+    loaded, labels = load(model), None
     known = options.known_names(names, loaded)
     if task is not None:
         from headwise.tasks.answers.make import make_answers
 
-        given = [p.prompt for p in make_answers(task, loaded.tokenizer, prompts=prompts, seed=seed).prompts]
+        made = make_answers(task, loaded.tokenizer, prompts=prompts, seed=seed).prompts
+        given, labels = [p.prompt for p in made], [p.labels for p in made]
     with stage_bars() as progress:
         study = find_sinks(
             loaded,
             given[:prompts],
+            labels=labels,
             threshold=threshold,
             parked=parked,
             traced=traced,

@@ -74,6 +74,8 @@ class Parking:
     """Per prompt, the mean attention each token receives over heads and rows away from it; NaN with too few rows."""
     attention: Tensor
     """[prompts, layers, heads]: mean attention on the prompt's sinks; NaN where there are none."""
+    clusters: tuple[int, ...] = ()
+    """Per prompt, the number of the cluster it belongs to; empty where each stands for itself."""
 
     @property
     def with_sinks(self) -> list[int]:
@@ -88,7 +90,12 @@ class Parking:
             [self.sinks[i] for i in chosen],
             [self.received[i] for i in chosen],
             self.attention[chosen],
+            tuple(self.clusters[i] for i in chosen) if self.clusters else (),
         )
+
+    def cluster_of(self, prompts: Sequence[int]) -> Tensor:
+        """The cluster of some prompts: of one wording, or each its own."""
+        return torch.tensor([self.clusters[i] if self.clusters else i for i in prompts], dtype=torch.long)
 
     def tokens(self, model: Model) -> list[SinkToken]:
         """Sinks by place and token, most frequent first."""
@@ -105,21 +112,25 @@ class Parking:
         return [SinkToken(*name, count[name], count[name] / n, total[name] / count[name]) for name in order]
 
     def heads(self, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean attention on sinks with its interval over prompts, [layers, heads] each."""
-        mean, low, high = mean_interval(self.attention[self.with_sinks], seed, "parking")
+        """Mean attention on sinks with its interval over clusters of prompts, [layers, heads] each."""
+        here = self.with_sinks
+        mean, low, high = mean_interval(self.attention[here], seed, "parking", clusters=self.cluster_of(here))
         return mean, low.clamp_min(0), torch.minimum(high, mean.clamp_min(1))
 
     def parks(self, parked: float) -> dict[Head, Claim]:
-        """That a head gives sinks more than ``parked`` of its attention, on average and in most prompts; all heads
-        corrected together."""
+        """That a head gives sinks more than ``parked`` of its attention, on average and in most prompts (of a cluster,
+        on average over its prompts); all heads corrected together."""
         from scipy.special import bdtrc
 
         given = self.attention[self.with_sinks]  # NaN where a head sees no sink
-        above, seen = (given > parked).sum(0), (~given.isnan()).sum(0)
+        which = self.cluster_of(self.with_sinks)
+        each = torch.stack([given[which == one].nanmean(0) for one in which.unique()])
+        above, seen = (each > parked).sum(0), (~each.isnan()).sum(0)
         # P(at least so many of n fair coins)
         p = np.where(above > 0, bdtrc(above.numpy() - 1.0, np.maximum(seen.numpy(), 1), 0.5), 1.0)
         fit = given.nanmean(0) >= parked
-        made = claims(p.flatten().tolist(), null=PARKS, draws=0, group=HEADS, fit=fit.flatten().tolist())
+        null = PARKS.replace("prompts", "clusters of prompts") if self.clusters else PARKS
+        made = claims(p.flatten().tolist(), null=null, draws=0, group=HEADS, fit=fit.flatten().tolist())
         return {Head(i // p.shape[1], i % p.shape[1]): one for i, one in enumerate(made)}
 
 
@@ -128,9 +139,10 @@ def find_parking(
     prompts: Sequence[str] | Sequence[Sequence[int]],
     *,
     threshold: float = THRESHOLD,
+    clusters: Sequence[int] = (),
     work: Stages | None = None,
 ) -> Parking:
-    """Measure sinks and parking in forward passes of all prompts."""
+    """Measure sinks and parking in forward passes of all prompts; ``clusters`` are the numbers of those they share."""
     check_threshold(threshold)
     token_ids = model.token_ids(list(prompts))
     batches = list(by_length(token_ids, BATCH, MAX_TOKENS))
@@ -143,7 +155,8 @@ def find_parking(
         found |= zip(batch, part, strict=True)
     ordered = [found[i] for i in range(len(token_ids))]
     attention = torch.stack([one.attention for one in ordered]).view(-1, model.n_layers, model.n_heads)
-    return Parking(token_ids, [one.sinks for one in ordered], [one.received for one in ordered], attention)
+    sinks, received = [one.sinks for one in ordered], [one.received for one in ordered]
+    return Parking(token_ids, sinks, received, attention, tuple(clusters))
 
 
 def check_threshold(threshold: float) -> None:

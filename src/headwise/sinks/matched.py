@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from headwise.claims import LEVEL, claims
-from headwise.intervals import estimated, resampled
+from headwise.intervals import estimated, numbered, resampled
+from headwise.sinks.find import Parking
 from headwise.sinks.signals import MIN_SIGNALS, SIDES, Parked, cosine_distance
 from headwise.strings import counted
 from headwise.types import Claim, Estimate, Head, Side
@@ -71,16 +72,17 @@ def told(side: Side, found: Sequence[Matched], heads: int) -> str:
     )
 
 
-def exchanged(sink: Tensor, frequent: Tensor) -> tuple[float, int]:
+def exchanged(sink: Tensor, frequent: Tensor, clusters: Tensor | None = None) -> tuple[float, int]:
     """Are signals [prompts, d_head] nearer at sinks? The share of all exchanges within prompts that do as much, and
-    how many there are.
+    how many there are. Prompts of one cluster [prompts] are exchanged together.
 
     >>> same, other = torch.ones(3, 3), torch.eye(3)
     >>> exchanged(same, other), exchanged(other, same)
     ((0.125, 8), (1.0, 8))
     """
-    n = len(sink)
-    first = torch.cartesian_prod(*[torch.tensor([1.0, 0.0], dtype=torch.float64)] * n).reshape(-1, n)
+    which, n = numbered(clusters, len(sink))
+    turns = torch.cartesian_prod(*[torch.tensor([1.0, 0.0], dtype=torch.float64)] * n).reshape(-1, n)
+    first = turns[:, which]
     both = torch.cat([sink, frequent]).double()
     gaps = cosine_distance(both, torch.cat([1 - first, first], 1)) - cosine_distance(
         both, torch.cat([first, 1 - first], 1)
@@ -89,6 +91,7 @@ def exchanged(sink: Tensor, frequent: Tensor) -> tuple[float, int]:
 
 
 def matched(
+    parking: Parking,
     traced: Sequence[Parked],
     frequent: Sequence[Parked],
     token_of: Callable[[Parked], str],
@@ -104,10 +107,11 @@ def matched(
                 pairs.setdefault((one.head, side), []).append((beside, one))
     kept = {where: pairs[where] for where in sorted(pairs) if len(pairs[where]) >= MIN_SIGNALS}
     vectors = {
-        (head, side): tuple(torch.stack([both[i].written[side] for both in found]) for i in (0, 1))
-        for (head, side), found in kept.items()
+        where: tuple(torch.stack([both[i].written[where[1]] for both in found]) for i in (0, 1))
+        for where, found in kept.items()
     }
-    tested = {where: exchanged(*both) for where, both in vectors.items()}
+    shared = {where: parking.cluster_of([one.prompt for one, _ in found]) for where, found in kept.items()}
+    tested = {where: exchanged(sink, other, shared[where]) for where, (sink, other) in vectors.items()}
     judged = claims(
         [p for p, _ in tested.values()],
         null=NULL,
@@ -117,7 +121,8 @@ def matched(
     made = {}
     for (where, found), one in zip(kept.items(), judged, strict=True):
         sink, other = vectors[where]
-        weights = resampled(len(found), seed, "matched", str(where[0]), where[1])
+        which, count = numbered(shared[where], len(found))
+        weights = resampled(count, seed, "matched", str(where[0]), where[1])[:, which]
         near, far = float(cosine_distance(sink)), float(cosine_distance(other))
         drawn = cosine_distance(other, weights) - cosine_distance(sink, weights)
         cell = found[0][1].cell
@@ -127,7 +132,7 @@ def matched(
             firings=len(found),
             sink=near,
             frequent=far,
-            gap=estimated(far - near, drawn, len(found)),
+            gap=estimated(far - near, drawn, len(found), count),
             claim=replace(one, draws=tested[where][1]),
         )
     return made

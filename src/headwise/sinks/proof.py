@@ -245,15 +245,15 @@ def _shared(model: Model, parking: Parking, plan: Plan, draws: int, seed: int) -
         turned = [_elsewhere(e, rotations[e.head.layer], seed, side, name, str(e.head), draw) for e in chosen]
         controls.append(_run(model, parking, heads, turned))
     random = torch.stack([c[0] for c in controls]).mean(0)
-    known = ~(random - removed[0]).isnan()
+    known, shared = ~(random - removed[0]).isnan(), parking.cluster_of(range(len(random)))
     p, flips = sign_flips(
         (random - removed[0])[known],
-        known.nonzero()[:, 0],
+        shared[known],
         draws=FLIPS,
         generator=keyed(seed, "shared flips", side, name),
     )
-    after = estimate(removed[0], seed, "shared", side, name)
-    change = estimate(removed[1] - clean[1], seed, "shared loss", side, name)
+    after = estimate(removed[0], seed, "shared", side, name, clusters=shared)
+    change = estimate(removed[1] - clean[1], seed, "shared loss", side, name, clusters=shared)
     return Shared(
         side=side,
         name=name,
@@ -262,7 +262,7 @@ def _shared(model: Model, parking: Parking, plan: Plan, draws: int, seed: int) -
         attention=float(clean[0].nanmean()),
         removed=after,
         control=float(torch.stack([c[0] for c in controls]).nanmean()),
-        freed=estimate(random - removed[0], seed, "shared freed", side, name),
+        freed=estimate(random - removed[0], seed, "shared freed", side, name, clusters=shared),
         loss=float(clean[1].mean()),
         loss_change=change,
         control_loss_change=float(torch.stack([c[1] - clean[1] for c in controls]).mean()),

@@ -144,7 +144,9 @@ class SinksResult:
                 ("edited", lambda f: f.edited),
                 ("control", lambda f: f.control),
             ):
-                centre, low, high = mean_interval(mean(value), seed, "freed", side, name)
+                centre, low, high = mean_interval(
+                    mean(value), seed, "freed", side, name, clusters=self.parking.cluster_of(prompts)
+                )
                 record[name] = float(centre)
                 record[f"{name}_ci"] = [float(low), float(high)]
             freed = sum(f.attention - f.predicted for f in rows)

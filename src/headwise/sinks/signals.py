@@ -18,7 +18,7 @@ from torch import Tensor
 from headwise.bases.basis import Bases, Basis
 from headwise.bases.singular import one_thread
 from headwise.claims import claim, claims, p_value
-from headwise.intervals import bounds, resampled
+from headwise.intervals import estimated, numbered, resampled
 from headwise.model.batch import by_length
 from headwise.model.reading import Rotary
 from headwise.model.stream import split
@@ -327,39 +327,44 @@ def cosine_distance(vectors: Tensor, weights: Tensor | None = None) -> Tensor:
 
 
 def agreement(
-    vectors: Tensor, others: Tensor, signals: Sequence[int], seed: int, *labels: object
+    vectors: Tensor,
+    others: Tensor,
+    signals: Sequence[int],
+    seed: int,
+    *labels: object,
+    clusters: Tensor | None = None,
 ) -> Agreement:
-    """Agreement of control signals [n, d_head], one per prompt, beside both of its controls."""
-    n = len(vectors)
-    low, high = bounds(cosine_distance(vectors, resampled(n, seed, *labels)))
-    generator = keyed(seed, "shuffle", *labels)
-    unit = torch.nn.functional.normalize(_shuffled(vectors, generator), dim=-1)
-    both = unit.sum(1).square().sum(-1) - unit.square().sum(
-        (1, 2)
-    )  # Σ over pairs of different prompts, twice
+    """Agreement of control signals [n, d_head], one per prompt, beside both of its controls. Those of one
+    cluster [n] are resampled, and put into other channels, together."""
+    n, (which, count) = len(vectors), numbered(clusters, len(vectors))
+    resamples = cosine_distance(vectors, resampled(count, seed, *labels)[:, which])
+    found = estimated(cosine_distance(vectors), resamples, n, count)
+    unit = torch.nn.functional.normalize(_shuffled(vectors, which, keyed(seed, "shuffle", *labels)), dim=-1)
+    # Σ over pairs of different prompts, twice
+    both = unit.sum(1).square().sum(-1) - unit.square().sum((1, 2))
     draws = 1 - both / (n * (n - 1))
     return Agreement(
         firings=n,
-        distance=Estimate(float(cosine_distance(vectors)), float(low), float(high), n=n, clusters=n),
+        distance=replace(found, low=max(0.0, found.low)),
         shuffled=float(draws.mean()),
         shuffled_low=float(draws.quantile(0.025)),
         others=float(cosine_distance(others)) if len(others) >= MIN_SIGNALS else None,
         others_firings=len(others),
         signals=float(torch.tensor(signals, dtype=torch.float64).median()),
-        claim=claim(p_value(-float(cosine_distance(vectors)), -draws), null=NULL, draws=len(draws)),
+        claim=claim(p_value(-found.mean, -draws), null=NULL, draws=len(draws)),
     )
 
 
-def _shuffled(vectors: Tensor, generator: torch.Generator) -> Tensor:
-    """The same numbers in random channels, with random signs: [draws, n, d]."""
-    many = vectors.expand(SHUFFLES, -1, -1)
-    order = torch.rand(many.shape, generator=generator).argsort(-1)
-    sign = torch.randint(2, many.shape, generator=generator) * 2 - 1
-    return many.gather(-1, order) * sign
+def _shuffled(vectors: Tensor, which: Tensor, generator: torch.Generator) -> Tensor:
+    """The same numbers in random channels, with random signs, the same for each cluster: [draws, n, d]."""
+    size = (SHUFFLES, int(which.max()) + 1, vectors.shape[1])
+    order = torch.rand(size, generator=generator).argsort(-1)
+    sign = torch.randint(2, size, generator=generator) * 2 - 1
+    return vectors.expand(SHUFFLES, -1, -1).gather(-1, order[:, which]) * sign[:, which]
 
 
 def agreements(
-    traced: Sequence[Parked], others: Sequence[Parked], seed: int
+    parking: Parking, traced: Sequence[Parked], others: Sequence[Parked], seed: int
 ) -> dict[tuple[Head, Side], Agreement]:
     """Agreement of every head and side that has signals of enough prompts."""
     made = {}
@@ -377,6 +382,7 @@ def agreements(
                 seed,
                 str(head),
                 side,
+                clusters=parking.cluster_of([one.prompt for one in found]),
             )
     judged = claims(
         [one.claim.p for one in made.values() if one.claim], null=NULL, draws=SHUFFLES, group=GROUP

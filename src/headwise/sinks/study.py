@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from headwise.sinks.proof import Freed, Plan, free_all_at_once, free_one_by_one
 from headwise.sinks.result import KIND, SinksResult
 from headwise.sinks.signals import TRACED_TOKENS, Kind, Parked, agreements, trace_parked
 from headwise.sinks.texts import TEXTS
+from headwise.tasks.clusters import units_of
 from headwise.tokens import is_one, shown
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def find_sinks(
     model: Model,
     prompts: str | Sequence[str] | Sequence[Sequence[int]] | None = None,
     *,
+    labels: Sequence[Mapping[str, str]] | None = None,
     threshold: float = THRESHOLD,
     parked: float = PARKED,
     traced: int = 24,
@@ -67,6 +69,9 @@ def find_sinks(
         A loaded model.
     prompts:
         Texts or token ids; None takes the package's own short texts. Attention is measured on all of them.
+    labels:
+        What is known of each prompt, as a task's prompts have it: those of one ``wording`` (or entity) are counted as
+        one in tests and intervals. None counts every prompt.
     threshold:
         Mean attention from afar that makes a token a sink.
     parked:
@@ -95,6 +100,8 @@ def find_sinks(
     engine = engine_for(model, workers)
     texts: Sequence[Any] = TEXTS if prompts is None else [prompts] if is_one(prompts) else prompts
     token_ids = model.token_ids(list(texts))
+    shared = None if labels is None else units_of(checked_labels(labels, len(token_ids)))
+    clusters = [] if shared is None or shared.name == "prompt" else shared.which.tolist()
     config = {
         "model": model.name,
         "weight_hash": model.weight_hash,
@@ -107,6 +114,7 @@ def find_sinks(
         "traced": traced,
         "proved": proved,
         "seed": seed,
+        **({"clusters": clusters} if clusters else {}),
     }
     return run_study(
         KIND,
@@ -119,12 +127,20 @@ def find_sinks(
     )
 
 
+def checked_labels(labels: Sequence[Mapping[str, str]], prompts: int) -> list[Mapping[str, str]]:
+    if len(labels) != prompts:
+        raise HeadwiseError(f"{len(labels)} labels do not fit {prompts} prompts: give one for each")
+    return list(labels)
+
+
 def _found(
     model: Model, token_ids: Sequence[Sequence[int]], config: dict[str, Any], run: Stages
 ) -> SinksResult:
     """Everything, stage by stage: attention, signals, what they share, removal."""
     threshold, parked, traced, seed = (config[name] for name in ("threshold", "parked", "traced", "seed"))
-    parking = find_parking(model, token_ids, threshold=threshold, work=run)
+    parking = find_parking(
+        model, token_ids, threshold=threshold, clusters=config.get("clusters", ()), work=run
+    )
     if not parking.with_sinks:
         most = max(float(r.nan_to_num(0.0).max()) for r in parking.received)
         raise HeadwiseError(
@@ -149,7 +165,7 @@ def _found(
         model, parking, chosen, heads, per_head=per_head, least=parked, seed=seed, work=run
     )
     found = [one for one in firings if one.kind == "sink"]
-    agreed = agreements(found, [one for one in firings if one.kind == "other"], seed)
+    agreed = agreements(parking, found, [one for one in firings if one.kind == "other"], seed)
     frequent = [one for one in firings if one.kind == "frequent"]
     sharing = share_signals(model, parking, found, agreed, run)
     freed = free_one_by_one(model, parking, found, chosen[: config["proved"]], seed=seed, work=run)
@@ -166,7 +182,7 @@ def _found(
         parked=heads,
         traced=found,
         agreements=agreed,
-        matched=matched(found, frequent, lambda one: _token(model, parking, one), seed),
+        matched=matched(parking, found, frequent, lambda one: _token(model, parking, one), seed),
         sharing=sharing,
         freed=freed,
         shared=free_all_at_once(model, at_once, _plans(sharing), seed=seed, work=run),
