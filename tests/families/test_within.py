@@ -13,10 +13,18 @@ from scipy import sparse
 
 from headwise.errors import HeadwiseError
 from headwise.families.cluster import average_linkage, cuts
+from headwise.families.dealing import Dealing
 from headwise.families.distance import jaccard
 from headwise.families.null import NullTest
 from headwise.families.study import find_families
-from headwise.families.within import OneFamilyEach, apart_within, within_claims, wording_of, wording_test
+from headwise.families.within import (
+    OneFamilyEach,
+    apart_by,
+    apart_within,
+    within_claims,
+    wording_of,
+    wording_test,
+)
 from headwise.intervals import wilson
 from headwise.randomness import keyed
 from headwise.show.families.terminal import set_aside, verdict
@@ -69,6 +77,57 @@ def test_the_wording_alone_supports_nothing_and_more_than_it_does() -> None:
     assert wilson(false, tried)[0] <= 0.05
     strong = within_claims(*labelled(1.5, 0))["order"]
     assert strong.supported and strong.null == "values permuted within each wording"
+
+
+def test_without_wordings_whole_entities_are_dealt_and_all_deals_give_the_exact_p() -> None:
+    """Three entities of one value, of two, one and two prompts, and one that holds both values: 3! · 3 deals."""
+    g = np.random.default_rng(3)
+    entity, kind = np.array([0, 0, 1, 2, 2, 3, 3, 3]), np.array([0, 0, 1, 1, 1, 0, 0, 1])
+    places = g.normal(size=8) + 0.5 * kind
+    distances = np.abs(places[:, None] - places)
+
+    def apart(code: np.ndarray) -> float:
+        pairs = ~np.eye(8, dtype=bool)
+        equal = code[:, None] == code
+        return float(distances[pairs & ~equal].mean() - distances[pairs & equal].mean())
+
+    every = [
+        apart(np.array([whole[0]] * 2 + [whole[1]] + [whole[2]] * 2 + list(mixed)))
+        for whole, mixed in product(permutations((0, 1, 1)), permutations((0, 0, 1)))
+    ]
+    listed = float(np.mean(np.array(every) >= apart(kind) - 1e-12))
+    found = apart_by(distances, Dealing.of(kind, entity), torch.Generator().manual_seed(0), 3999)
+    assert 0 < listed < 1 and found == pytest.approx(listed, abs=0.03)
+
+
+def by_entity(effect: float, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Twelve entities far apart; a label of half of them, at random, and one that varies within them."""
+    g = np.random.default_rng(seed)
+    entity = np.repeat(np.arange(12), 4)
+    kind = (g.permutation(12) % 2)[entity]
+    places = g.normal(size=(12, 6))[entity] * 2 + g.normal(size=(48, 6)) + effect * kind[:, None]
+    distances = np.sqrt(((places[:, None] - places) ** 2).sum(-1))
+    names = {"entity": entity, "kind": kind, "order": np.tile([0, 0, 1, 1], 12)}
+    return {name: values.astype(str) for name, values in names.items()}, distances, entity
+
+
+def test_a_label_of_whole_entities_is_held_against_entities_dealt_anew() -> None:
+    tried, false, naive = 60, 0, 0
+    for seed in range(tried):
+        groups, distances, entity = by_entity(0.0, seed)
+        found = within_claims(groups, distances, clusters=entity, unit="entity", seed=seed)
+        false += found["kind"].p <= 0.05
+        naive += within_claims(groups, distances, seed=seed)["kind"].p <= 0.05
+    assert wilson(false, tried)[0] <= 0.05 < wilson(naive, tried)[0]
+    groups, distances, entity = by_entity(4.0, 0)
+    found = within_claims(groups, distances, clusters=entity, unit="entity")
+    assert found["kind"].supported and found["entity"].supported and not found["order"].supported
+    dealt = "values dealt anew within each entity, and between those of one value"
+    assert {name: one.null for name, one in found.items()} == {
+        "entity": "values permuted",
+        "kind": dealt,
+        "order": dealt,
+    }
 
 
 def test_every_wording_as_one_family_keeps_what_each_of_them_holds() -> None:

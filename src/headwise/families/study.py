@@ -148,7 +148,7 @@ def find_families(
         groups=groups,
         families=_families(run, signals, distances, clustering, labels, names, representatives, groups, by),
         agreements=agreement(groups, labels, distances, clusters=wordings, unit=unit, seed=seed),
-        within_wordings=within_claims(groups, distances, seed=seed),
+        within_wordings=within_claims(groups, distances, clusters=wordings, unit=unit, seed=seed),
         accuracy=_accuracy(run, silent),
         silent=tuple(silent),
         heads=heads,

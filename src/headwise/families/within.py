@@ -14,6 +14,7 @@ that are wordings have none, and those that cross wordings do not have to be fur
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from scipy import sparse
 
 from headwise.claims import claims, p_value
 from headwise.families.cluster import separation
+from headwise.families.dealing import Dealing, dealt_by
 from headwise.families.distance import jaccard
 from headwise.families.null import DRAWS, NullTest, OneFamily, ShuffledEdges, drawn_test
 from headwise.randomness import keyed
@@ -47,20 +49,56 @@ def wording_of(groups: Mapping[str, np.ndarray]) -> str | None:
 
 
 def within_claims(
-    groups: Mapping[str, np.ndarray], distances: np.ndarray, *, seed: int = 0
+    groups: Mapping[str, np.ndarray],
+    distances: np.ndarray,
+    *,
+    clusters: np.ndarray | None = None,
+    unit: str = "prompt",
+    seed: int = 0,
 ) -> dict[str, Claim]:
-    """For every label that varies within wordings: that circuits of one wording differ by it; corrected together."""
+    """For every label that varies within wordings: that circuits of one wording differ by it; corrected together.
+
+    Without wordings, that circuits differ by it at all. Prompts that share something else, such as an entity, are then
+    no evidence of their own: values are dealt by ``clusters``, whose prompts share a ``unit``.
+    """
     wording = wording_of(groups)
     blocks = np.zeros(len(distances), dtype=np.int64) if wording is None else _codes(groups[wording])
-    names, values = [], []
+    values, nulls = {}, []
     for name, column in groups.items():
-        code = _codes(column)
-        if name != wording and _varies(code, blocks):
-            names.append(name)
-            values.append(apart_within(distances, code, blocks, keyed(seed, "within", name)))
-    null = "values permuted" + ("" if wording is None else f" within each {wording}")
-    made = claims(values, null=null, draws=PERMUTATIONS, group=GROUP)
-    return dict(zip(names, made, strict=True))
+        code, generator = _codes(column), keyed(seed, "within", name)
+        if name == wording or not _varies(code, blocks):
+            continue
+        dealing = Dealing.of(code, clusters)
+        if wording is not None or unit == "prompt" or not dealing.changes:
+            # A label of which every cluster has a value of its own is what the clusters are: it is dealt by prompt.
+            values[name] = apart_within(distances, code, blocks, generator)
+            nulls.append("values permuted" + ("" if wording is None else f" within each {wording}"))
+        else:
+            values[name] = apart_by(distances, dealing, generator)
+            nulls.append(f"values {dealt_by(unit)}")
+    made = claims(list(values.values()), null="", draws=PERMUTATIONS, group=GROUP)
+    return {name: replace(one, null=null) for name, one, null in zip(values, made, nulls, strict=True)}
+
+
+def apart_by(
+    distances: np.ndarray, dealing: Dealing, generator: torch.Generator, draws: int = PERMUTATIONS
+) -> float:
+    """p that circuits are further apart where values differ, by values dealt anew in whole clusters.
+
+    Clusters differ in size, so that deals differ in how many pairs have equal values: means are compared, not sums.
+    """
+
+    total, n, near = float(distances.sum(dtype=np.float64)), len(distances), distances.astype(np.float64)
+
+    def apart(code: np.ndarray) -> float:
+        given = np.eye(int(code.max()) + 1)[code]
+        equal = (given.sum(0) ** 2).sum() - n
+        if equal in (0, n * (n - 1)):
+            return 0.0
+        inside = float((given * (near @ given)).sum())
+        return (total - inside) / (n * (n - 1) - equal) - inside / equal
+
+    return p_value(apart(dealing.values), [apart(dealing(generator)) for _ in range(draws)])
 
 
 def apart_within(

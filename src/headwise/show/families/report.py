@@ -206,7 +206,7 @@ def _families(found: FamiliesResult) -> list[Block]:
             (name, one.p, one.q, "yes" if one.supported else "no")
             for name, one in found.within_wordings.items()
         ]
-        null = next(iter(found.within_wordings.values())).null
+        null = "; ".join(dict.fromkeys(one.null for one in found.within_wordings.values()))
         blocks.append(Table(("label", "p", "q", "supported"), claimed, PROSE("within table", null=null)))
     if found.accuracy:
         names = ("label", "value", "prompts", "wrong", "empty", "silent", "compared", "accuracy")

@@ -62,7 +62,7 @@ def family_tables(found: FamiliesResult, named: NamedFamilies | None = None) -> 
             (name, f"{one.p:.3f}", f"{one.q:.3f}", "yes" if one.supported else "no")
             for name, one in found.within_wordings.items()
         ]
-        null = next(iter(found.within_wordings.values())).null
+        null = "; ".join(dict.fromkeys(one.null for one in found.within_wordings.values()))
         title = f"Do circuits of one wording differ by a label? ({null})"
         parts += [Text(), table(("label", "p", "q", "supported"), within, title=title)]
     if found.heads:
