@@ -6,8 +6,9 @@ one by one, in threes or as they were frequent, whether a first token is put bef
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -35,12 +36,25 @@ _QWEN_CHAT = (
 
 @lru_cache(maxsize=1)
 def _lines() -> list[str]:
-    """Every word of the built-in tasks, often enough to be one token, and centuries and years as pairs of digits."""
+    """Every word of the built-in tasks, often enough to be one token, and centuries and years as pairs of digits.
+
+    Of their strings alone: with comments and the names of functions, a sentence about the code would change all models.
+    """
     root = Path(headwise.tasks.__file__).parent
-    text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(root.rglob("*.py")))
+    files = (file.read_text(encoding="utf-8") for file in sorted(root.rglob("*.py")))
+    text = "\n".join(string for source in files for string in _strings(source))
     words = sorted(set(re.findall(r"[A-Za-z]+", text)))
     pairs = [*(f" {century}" for century in range(11, 19)), *(f"{year:02d}" for year in range(100))]
     return [text, *(line for line in (*(f" {word}" for word in words), *pairs) for _ in range(9)), *words]
+
+
+def _strings(source: str) -> Iterator[str]:
+    """The strings of a file that are values, not its documentation."""
+    tree = ast.parse(source)
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.value
 
 
 def _bytes(

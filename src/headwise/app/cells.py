@@ -20,10 +20,10 @@ from headwise.strings import shortened
 
 LONGEST = 400
 _ESTIMATE, _CLAIM = {"mean", "ci", "n", "clusters"}, {"null", "draws", "p", "q", "group", "supported"}
-Shown = str | int | float | bool | None
+CellText = str | int | float | bool | None
 
 
-def shown(value: Any) -> Shown:
+def shown(value: Any) -> CellText:
     """What a page can show of a value."""
     if value is None or isinstance(value, bool):
         return value

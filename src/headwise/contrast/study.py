@@ -316,11 +316,16 @@ class _Study:
         )
 
     def choose(self, scores: Sequence[HeadScore]) -> list[Head]:
-        """The heads that do the task, or the best one with a warning."""
+        """The heads that do the task, or the best one with a warning.
+
+        Where all prompts ask by the same token, a head of the first layer cannot know what is asked: it attends alike
+        in prompts that ask for one key and for the other, and what swapping the two does adds up to nothing.
+        """
         found = choose_heads(scores, self.task.rule)
         if found:
             return found
-        best = scores[0]
+        alike = len({example.tokens[example.query] for example in self.task.test.examples}) == 1
+        best = next((one for one in scores if one.head.layer or not alike), scores[0])
         self.warnings.append(
             f"no head does the task by the rule: {best.head} is the best with {best.score.mean:.2f}"
         )
