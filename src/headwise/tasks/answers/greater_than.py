@@ -17,6 +17,15 @@ WORDINGS = (
     "The {noun} lasted from the year {start} to the year {century}",
     "The {noun} began in {start} and ended in {century}",
     "The records of the {noun} run from {start} until {century}",
+    "From {start} on everybody spoke of the {noun}, which came to an end only in {century}",
+    "Historians date the {noun} to the years between {start} and {century}",
+    "The {noun} that nobody had expected in {start} was over by {century}",
+    "The museum has a room about the {noun}, with everything from {start} up to {century}",
+    "She wrote a long book on the {noun} of {start} to {century}",
+    "It was a long {noun}: it started in {start}, and it was not settled before {century}",
+    "The {noun} was first mentioned in {start} and last mentioned in {century}",
+    "After the {noun} had started in {start}, nobody went home until {century}",
+    "Start of the {noun}: {start}. End of the {noun}: {century}",
 )
 NOUNS = listed("""war siege voyage famine drought rebellion dispute marriage trial regency expedition occupation
 alliance partnership restoration exile monarchy truce campaign project reform study tour strike embargo crusade conflict
